@@ -1,0 +1,91 @@
+"""Every error that this package raises on purpose. One root, so that a caller can tell ours from a bug."""
+
+from __future__ import annotations
+
+
+class CudabootError(Exception):
+    """Root of all errors raised on purpose."""
+
+
+class UsageError(CudabootError):
+    """The user asked for something that can not be; the message says what could."""
+
+
+class SelectionError(UsageError):
+    """`--gpus` names a card that is absent, masked out, named twice or not usable."""
+
+
+class CatalogError(UsageError):
+    """A catalogue (or waiver file) is malformed; the message names file, table and key."""
+
+
+class ProjectError(UsageError):
+    """A directory is not a project under test, or lacks a part that was asked for."""
+
+
+class BoxError(CudabootError):
+    """The box contradicts itself (NVML against the bus, a pin that does not hold): nothing after it means anything."""
+
+
+class PinError(BoxError):
+    """A device process does not see exactly the card it was pinned to."""
+
+
+class ToolMissingError(CudabootError):
+    """A program, plugin or library was not found; the message lists every place tried."""
+
+
+class CommandError(CudabootError):
+    """A command failed or outlived its budget; the message is a recipe to run it again."""
+
+
+class BuildError(CommandError):
+    """A compiler refused the sources, or could not write its output."""
+
+
+class SignatureError(CudabootError):
+    """A StableHLO module breaks the artifact rules, or its entry's signature can not be read."""
+
+
+class DataError(CudabootError):
+    """A data file is truncated, of another format, or holds values out of range."""
+
+
+class NumericError(CudabootError):
+    """A result lies outside its tolerance."""
+
+
+class NotAsDocumentedError(CudabootError):
+    """A canary failed, but not in the documented way."""
+
+
+class CanarySilentError(CudabootError):
+    """A canary did not fail at all."""
+
+
+class ShimError(CudabootError):
+    """A shim returned a code other than 0.
+
+    :param message: what the shim wrote on stderr, or a sentence if it wrote nothing.
+    :param code: the ABI's return code: 1 guard, 2 host to device, 3 execute, 4 device to host.
+    """
+
+    def __init__(self, message: str, code: int = 1) -> None:
+        super().__init__(message)
+        self.code = code
+
+
+class UnsupportedError(ShimError):
+    """A shim answered 99: it does not implement what was asked."""
+
+
+class DeviceError(CudabootError):
+    """A device process ended without an answer."""
+
+
+class DeviceCrashError(DeviceError):
+    """A device process died during a call; the message says by which signal or exit status."""
+
+
+class DeviceHangError(DeviceError):
+    """A device process did not answer within its budget and was killed."""

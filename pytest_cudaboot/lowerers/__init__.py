@@ -1,0 +1,1 @@
+"""What turns StableHLO into running code, behind one Protocol."""

@@ -1,0 +1,209 @@
+"""The frozen facts that travel between modules, and the lines of the ledger. No behaviour beyond naming."""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any
+
+Json = dict[str, Any]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Gpu:
+    """One card. It is named by `uuid` everywhere; `index` is NVML's, for display only.
+
+    :param capability: compute capability, (major, minor).
+    :param memory: NVML's total, bytes.
+    :param pci: PCI bus id as NVML prints it, `00000000:01:00.0`.
+    """
+
+    index: int
+    uuid: str
+    name: str
+    capability: tuple[int, int]
+    memory: int
+    pci: str
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class CellKey:
+    """What is planned and judged: a spec, by a lowerer (or none), on a bound card (or any)."""
+
+    spec: str
+    lowerer: str | None = None
+    gpu: str | None = None
+
+    def __str__(self) -> str:
+        return "·".join(part for part in (self.spec, self.lowerer, self.gpu) if part)
+
+
+class Status(StrEnum):
+    """How one test ended, before the catalogue says what that means for its cell."""
+
+    PASSED = "passed"
+    FAILED = "failed"
+    CRASHED = "crashed"  # the worker died under it
+    SKIPPED = "skipped"
+    NO_EVIDENCE = "no-evidence"  # it passed, and touched nothing
+    UNSUPPORTED = "unsupported"  # the component says that it does not have it
+    SILENT = "silent"  # a canary that did not fail
+
+
+class Outcome(StrEnum):
+    """What became of a cell."""
+
+    HOLDS = "holds"
+    BROKEN = "broken"
+    EXPIRED = "expired"
+    BLOCKED = "blocked"
+    UNSUPPORTED = "unsupported"
+    NOT_RUN = "not-run"
+    WAIVED = "waived"
+
+
+class Ruling(StrEnum):
+    """The verdict over a run or a track, worst first, with its exit status in `EXIT`."""
+
+    ENVIRONMENT = "environment"
+    REJECT = "reject"
+    HARDWARE = "hardware suspect"
+    INCOMPLETE = "incomplete"
+    ACCEPT = "accept"
+
+
+EXIT = {
+    Ruling.ENVIRONMENT: 13,
+    Ruling.REJECT: 1,
+    Ruling.HARDWARE: 11,
+    Ruling.INCOMPLETE: 12,
+    Ruling.ACCEPT: 0,
+}
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class RunRecord:
+    """First line of a ledger: what was asked for, on what.
+
+    :param platform: where cells that execute run: `cuda` or `cpu`.
+    :param lowerers: the lowerers in scope; `explicit_lowerers` tells whether the user named them.
+    :param scope_out: pairs (spec, reason).
+    """
+
+    run: str
+    started: str
+    argv: tuple[str, ...]
+    platform: str
+    gpus: tuple[Gpu, ...]
+    lowerers: tuple[str, ...]
+    explicit_lowerers: bool
+    tracks: tuple[str, ...]
+    require: tuple[str, ...]
+    scope_in: tuple[str, ...]
+    scope_out: tuple[tuple[str, str], ...]
+    simulated: bool
+    project: Json
+    catalog: Json
+    box: Json
+    toolchain: Json
+    waivers: tuple[Json, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class PlanRecord:
+    """The planned cells, written before the first spec runs."""
+
+    cells: tuple[CellKey, ...]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ItemRecord:
+    """One collected test and the cell it speaks for; `spec` is null for a test without one."""
+
+    nodeid: str
+    spec: str | None
+    role: str
+    lowerer: str | None
+    gpu: str | None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class StartRecord:
+    """A test was started on a worker."""
+
+    nodeid: str
+    worker: str
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ResultRecord:
+    """One test ended.
+
+    :param cause: what was seen, if it failed: assertion, numeric, compile, run, crash, hang, collateral, leak.
+    :param platform: `cpu` or `cuda` where the test executed something on a device.
+    :param gpus: UUIDs of the cards that it really ran on.
+    :param seconds: set-up, call and tear-down together.
+    """
+
+    nodeid: str
+    spec: str | None
+    role: str
+    lowerer: str | None
+    gpu: str | None
+    status: Status
+    cause: str | None = None
+    reason: str | None = None
+    platform: str | None = None
+    gpus: tuple[str, ...] = ()
+    seconds: float = 0.0
+    attempts: int = 1
+    measurements: Json = field(default_factory=dict)
+    evidence: Json = field(default_factory=dict)
+    worker: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class BlockedRecord:
+    """A test was never sent: a prerequisite of its cell is broken (`by`), or it can not be had (`by` null)."""
+
+    nodeid: str
+    by: str | None
+    reason: str
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ProblemRecord:
+    """Something beside the tests went wrong; `ruling` is the best verdict that is still possible."""
+
+    ruling: Ruling
+    reason: str
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class EndRecord:
+    """Last line of a ledger. Without it, the run was cut off.
+
+    :param interrupted: `keyboard`, `usage`, `internal`, `stopped` (-x, --maxfail) or null.
+    """
+
+    finished: str
+    interrupted: str | None
+
+
+Record = (
+    RunRecord | PlanRecord | ItemRecord | StartRecord | ResultRecord | BlockedRecord | ProblemRecord | EndRecord
+)
+
+
+def to_json(fact: Any) -> Any:
+    """A dataclass (or a tree of them) as plain JSON data."""
+    if dataclasses.is_dataclass(fact) and not isinstance(fact, type):
+        return {f.name: to_json(getattr(fact, f.name)) for f in dataclasses.fields(fact)}
+    if isinstance(fact, dict):
+        return {str(key): to_json(value) for key, value in fact.items()}
+    if isinstance(fact, list | tuple | set | frozenset):
+        return [to_json(value) for value in fact]
+    if isinstance(fact, StrEnum):
+        return fact.value
+    return fact

@@ -1,0 +1,1 @@
+"""What the outside says, one outside thing a module. Nothing here decides."""

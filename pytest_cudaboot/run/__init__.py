@@ -1,0 +1,1 @@
+"""pytest and xdist: workers, scheduling, ledger, fixtures."""
