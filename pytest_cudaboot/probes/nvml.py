@@ -1,0 +1,89 @@
+"""NVML's word on the cards and the driver. The only module that imports `pynvml`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from pytest_cudaboot.errors import BoxError
+from pytest_cudaboot.model import Gpu
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class NvmlView:
+    """What NVML answered.
+
+    :param driver: driver version, or null where there is no driver (`absence` then says why).
+    :param cuda: the driver's CUDA version as NVML codes it, 13000 for 13.0.
+    :param mig: UUIDs of the cards in MIG mode.
+    """
+
+    gpus: tuple[Gpu, ...] = ()
+    driver: str | None = None
+    cuda: int | None = None
+    mig: tuple[str, ...] = ()
+    absence: str | None = None
+
+
+def look() -> NvmlView:
+    """Ask NVML once.
+
+    :raises BoxError: if NVML is there and fails: a lost card, a driver that does not match its library.
+    """
+    import pynvml
+
+    try:
+        with _session():
+            return _view()
+    except (pynvml.NVMLError_LibraryNotFound, pynvml.NVMLError_DriverNotLoaded) as absent:
+        return NvmlView(absence=str(absent))
+    except pynvml.NVMLError as error:
+        raise BoxError(f"NVML fails: {error}; `nvidia-smi` shows more") from error
+
+
+@contextmanager
+def _session() -> Iterator[None]:
+    import pynvml
+
+    pynvml.nvmlInit()
+    try:
+        yield
+    finally:
+        pynvml.nvmlShutdown()
+
+
+def _view() -> NvmlView:
+    import pynvml
+
+    handles = [pynvml.nvmlDeviceGetHandleByIndex(i) for i in range(pynvml.nvmlDeviceGetCount())]
+    gpus = tuple(_gpu(index, handle) for index, handle in enumerate(handles))
+    return NvmlView(
+        gpus=gpus,
+        driver=pynvml.nvmlSystemGetDriverVersion(),
+        cuda=pynvml.nvmlSystemGetCudaDriverVersion_v2(),
+        mig=tuple(gpu.uuid for gpu, handle in zip(gpus, handles, strict=True) if _mig(handle)),
+    )
+
+
+def _gpu(index: int, handle: object) -> Gpu:
+    import pynvml
+
+    return Gpu(
+        index=index,
+        uuid=pynvml.nvmlDeviceGetUUID(handle),
+        name=pynvml.nvmlDeviceGetName(handle),
+        capability=tuple(pynvml.nvmlDeviceGetCudaComputeCapability(handle)),
+        memory=int(pynvml.nvmlDeviceGetMemoryInfo(handle).total),
+        pci=pynvml.nvmlDeviceGetPciInfo(handle).busId,
+    )
+
+
+def _mig(handle: object) -> bool:
+    import pynvml
+
+    try:
+        current, _pending = pynvml.nvmlDeviceGetMigMode(handle)
+    except pynvml.NVMLError_NotSupported:  # consumer cards have no such mode
+        return False
+    return bool(current == pynvml.NVML_DEVICE_MIG_ENABLE)

@@ -1,0 +1,84 @@
+"""What one test did: figures, proofs of work, the device it really ran on. It judges nothing."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+
+from pytest_cudaboot.model import Json
+
+PROPERTY = "cudaboot"
+KEY: pytest.StashKey[Evidence] = pytest.StashKey()
+
+
+@dataclass(slots=True)
+class Evidence:
+    """The recorder of one test; the fixtures fill it, the report carries it to the controller.
+
+    :param deadline: `time.monotonic()` by which the test's budget is spent.
+    """
+
+    deadline: float
+    acts: int = 0
+    platform: str | None = None
+    gpus: set[str] = field(default_factory=set)
+    measurements: Json = field(default_factory=dict)
+    notes: Json = field(default_factory=dict)
+
+    def act(self) -> None:
+        """Something real was done: a session was used or a command ran."""
+        self.acts += 1
+
+    def measure(self, **figures: Any) -> None:
+        """Add figures to the cell; a name says its unit (`step_ms`, `bytes`)."""
+        self.acts += 1
+        self.measurements.update(figures)
+
+    def note(self, **facts: Any) -> None:
+        """Add facts to the cell's evidence."""
+        self.notes.update(facts)
+
+    def ran_on(self, platform: str, uuids: list[str]) -> None:
+        """Say where it ran, in the words of the process that ran it."""
+        self.platform = platform
+        self.gpus.update(uuids)
+
+    @property
+    def left(self) -> float:
+        """Seconds of budget left, at least a little so that a call can end with a message."""
+        return max(0.1, self.deadline - time.monotonic())
+
+    @contextmanager
+    def noting(self, name: str) -> Iterator[None]:
+        """Time a block, as `NAME_s`."""
+        started = time.perf_counter()
+        yield
+        self.note(**{f"{name}_s": round(time.perf_counter() - started, 3)})
+
+    def to_property(self) -> tuple[str, str]:
+        """As a user property: JSON text, which is all that crosses from a worker."""
+        facts = {
+            "acts": self.acts,
+            "platform": self.platform,
+            "gpus": sorted(self.gpus),
+            "measurements": self.measurements,
+            "evidence": self.notes,
+        }
+        return PROPERTY, json.dumps(facts, default=_plain)
+
+
+def _plain(value: Any) -> Any:
+    """NumPy scalars and paths are welcome in figures; anything else is shown as text."""
+    return value.item() if hasattr(value, "item") else str(value)
+
+
+def read_property(properties: list[tuple[str, object]]) -> Json:
+    """The facts of `to_property`, or an empty dict."""
+    text = next((value for name, value in properties if name == PROPERTY), None)
+    return dict(json.loads(str(text))) if text is not None else {}

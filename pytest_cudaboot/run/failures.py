@@ -1,0 +1,68 @@
+"""What an exception in a test means: its cause, a short reason, and whether the box itself is at fault."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import pytest
+
+from pytest_cudaboot.errors import (
+    BoxError,
+    BuildError,
+    CanarySilentError,
+    CommandError,
+    DeviceCrashError,
+    DeviceHangError,
+    NumericError,
+    ShimError,
+    ToolMissingError,
+    UnsupportedError,
+)
+from pytest_cudaboot.model import Status
+
+REASON_LIMIT = 500
+CAUSES: tuple[tuple[type[Exception], str], ...] = (  # the first that fits, so subclasses before their bases
+    (NumericError, "numeric"),
+    (BuildError, "compile"),
+    (DeviceCrashError, "crash"),
+    (DeviceHangError, "hang"),
+    (CommandError, "run"),
+    (ShimError, "run"),
+    (ToolMissingError, "run"),
+)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Failure:
+    """How a phase of a test failed.
+
+    :param problem: words for the verdict `environment`, if the box contradicts itself.
+    """
+
+    status: Status
+    cause: str | None
+    reason: str
+    problem: str | None = None
+
+
+def classify(error: BaseException) -> Failure:
+    """Say what an exception means."""
+    reason = short(str(error) or type(error).__name__)
+    if isinstance(error, pytest.skip.Exception):
+        return Failure(status=Status.SKIPPED, cause=None, reason=reason)
+    if isinstance(error, UnsupportedError):
+        return Failure(status=Status.UNSUPPORTED, cause=None, reason=reason)
+    if isinstance(error, CanarySilentError):
+        return Failure(status=Status.SILENT, cause=None, reason=reason)
+    problem = reason if isinstance(error, BoxError) else None
+    return Failure(status=Status.FAILED, cause=_cause(error), reason=reason, problem=problem)
+
+
+def short(text: str) -> str:
+    """The beginning of a message, on one line: a verdict's reason is read, not scrolled."""
+    line = " ".join(text.split())
+    return line if len(line) <= REASON_LIMIT else line[: REASON_LIMIT - 1] + "…"
+
+
+def _cause(error: BaseException) -> str:
+    return next((cause for kind, cause in CAUSES if isinstance(error, kind)), "assertion")

@@ -1,0 +1,94 @@
+"""Tests and cells: which cell a test speaks for, and in which lane it runs. Every worker decides the same."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+
+import pytest
+
+from pytest_cudaboot.errors import CatalogError
+from pytest_cudaboot.model import CellKey, ItemRecord, Json, to_json
+from pytest_cudaboot.rules.catalog import Catalog
+from pytest_cudaboot.run.plan import Plan
+from pytest_cudaboot.run.scheduler import CARD, HOST
+
+CELL = "_cudaboot_cell"  # the autouse fixture that carries a test's cell
+DEVICE_FIXTURES = frozenset({"gpu", "lowerer", "session"})
+DEFAULT_BUDGET = 120.0
+
+
+def spec_of(definition: pytest.Item | pytest.FixtureRequest | pytest.Function) -> tuple[str, str] | None:
+    """The spec id and role in a test's mark, or None."""
+    mark = definition.get_closest_marker("spec")  # type: ignore[union-attr]
+    if mark is None:
+        return None
+    if len(mark.args) != 1 or set(mark.kwargs) - {"role"}:
+        raise CatalogError(f"@pytest.mark.spec takes one id and role=, not {mark.args!r} {mark.kwargs!r}")
+    return str(mark.args[0]), str(mark.kwargs.get("role", "check"))
+
+
+def cells_of(plan: Plan, spec: str) -> list[CellKey]:
+    """The planned cells of a spec; an unplanned one has a single stand-in, so that its test is collected."""
+    return [cell for cell in plan.cells if cell.spec == spec] or [CellKey(spec)]
+
+
+def cell_id(plan: Plan, cell: CellKey) -> str:
+    """A cell's part of a test id: `xla`, `xla-GPU-1a2b3c4d`, or the platform where nothing else tells."""
+    card = cell.gpu[:12] if cell.gpu else None
+    return "-".join(part for part in (cell.lowerer, card) if part) or plan.platform
+
+
+def cell_of(item: pytest.Item) -> CellKey | None:
+    """The cell that an item was parametrized with."""
+    callspec = getattr(item, "callspec", None)
+    found = callspec.params.get(CELL) if callspec is not None else None
+    return found if isinstance(found, CellKey) else None
+
+
+def record_of(item: pytest.Item) -> ItemRecord:
+    """An item as the ledger names it."""
+    named, cell = spec_of(item), cell_of(item)
+    spec, role = named or (None, "check")
+    lowerer, gpu = (cell.lowerer, cell.gpu) if cell else (None, None)
+    return ItemRecord(nodeid=item.nodeid, spec=spec, role=role, lowerer=lowerer, gpu=gpu)
+
+
+def lane_of(item: pytest.Item, plan: Plan, catalog: Catalog | None) -> str:
+    """`host`, `card`, or the UUID of the card that the item is bound to."""
+    if plan.platform != "cuda":
+        return HOST
+    cell = cell_of(item)
+    if cell is not None and cell.gpu:
+        return cell.gpu
+    if cell is not None and catalog is not None and cell.spec in catalog.specs:
+        return HOST if catalog.specs[cell.spec].on == "host" else CARD
+    return CARD if DEVICE_FIXTURES & set(getattr(item, "fixturenames", ())) else HOST
+
+
+def budget_of(item: pytest.Item, catalog: Catalog | None) -> float:
+    """Seconds before the item counts as hung."""
+    cell = cell_of(item)
+    if cell is not None and catalog is not None and cell.spec in catalog.specs:
+        return float(catalog.specs[cell.spec].budget)
+    return DEFAULT_BUDGET
+
+
+def write_facts(path: Path, items: Iterable[pytest.Item], lanes: Mapping[str, str], deselected: int) -> None:
+    """Leave an item list where the controller finds it; complete or not there at all."""
+    facts = {
+        "items": [{**to_json(record), "lane": lanes[record.nodeid]} for record in map(record_of, items)],
+        "deselected": deselected,
+    }
+    scratch = path.with_suffix(".tmp")
+    scratch.write_text(json.dumps(facts))
+    scratch.replace(path)
+
+
+def read_facts(path: Path) -> tuple[list[ItemRecord], list[str], int]:
+    """What a worker left: item records, their lanes, and how many items were deselected."""
+    facts: Json = json.loads(path.read_text())
+    lanes = [item.pop("lane") for item in facts["items"]]
+    records: Sequence[Json] = facts["items"]
+    return [ItemRecord(**record) for record in records], lanes, facts["deselected"]

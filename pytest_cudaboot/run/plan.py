@@ -1,0 +1,64 @@
+"""What a run is about, decided once by the controller; it travels to the workers as plain JSON."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, fields
+from pathlib import Path
+
+from pytest_cudaboot.model import CellKey, Gpu, Json, to_json
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Plan:
+    """The facts that controller and workers share.
+
+    :param out: absolute path of the folder for verdict, ledger and logs.
+    :param workdir: private folder of this run, for what workers hand to the controller.
+    :param platform: `cuda` if cards were asked for, else `cpu`.
+    :param plugin: path of the PJRT plugin for that platform, or null where none was found.
+    :param plugin_facts: its distribution, version, and how it was found (or every place that was tried).
+    :param catalog: path of the catalogue, or null for a user's own tests.
+    :param cells: the planned cells, in document order.
+    :param complete: whether the whole suite was asked for, rather than some of its files.
+    :param controller: pid that the workers die with.
+    """
+
+    run: str
+    out: str
+    workdir: str
+    platform: str
+    gpus: tuple[Gpu, ...]
+    plugin: str | None
+    plugin_facts: Json
+    project: str
+    document: str | None
+    catalog: str | None
+    cells: tuple[CellKey, ...]
+    complete: bool
+    controller: int
+
+    def dumps(self) -> str:
+        """The plan as JSON text, for `workerinput`."""
+        return json.dumps(to_json(self))
+
+    @classmethod
+    def loads(cls, text: str) -> Plan:
+        """The plan from `dumps`."""
+        data = json.loads(text)
+        data["gpus"] = tuple(Gpu(**{**gpu, "capability": tuple(gpu["capability"])}) for gpu in data["gpus"])
+        data["cells"] = tuple(CellKey(**cell) for cell in data["cells"])
+        return cls(**{field.name: data[field.name] for field in fields(cls)})
+
+    def gpu(self, uuid: str | None) -> Gpu | None:
+        """The card of that UUID, or None."""
+        return next((gpu for gpu in self.gpus if gpu.uuid == uuid), None)
+
+    @property
+    def logs(self) -> Path:
+        return Path(self.out) / "logs"
+
+    @property
+    def nodefile(self) -> Path:
+        """Where a worker leaves the facts of its items; `{}` stands for the worker's id."""
+        return Path(self.workdir) / "items-{}.json"
