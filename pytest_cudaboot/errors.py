@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 
 class CudabootError(Exception):
     """Root of all errors raised on purpose."""
@@ -80,7 +82,22 @@ class UnsupportedError(ShimError):
 
 
 class DeviceError(CudabootError):
-    """A device process ended without an answer."""
+    """A device process ended without an answer, or its service failed in a way that nobody foresaw.
+
+    :param evidence: plain data that is left of the process: `returncode`, `signal`, `verb`, `log`, `log_tail`, ...
+    """
+
+    def __init__(self, message: str, evidence: dict[str, Any] | None = None) -> None:
+        super().__init__(message)
+        self.evidence = evidence or {}
+
+
+class PeerGoneError(DeviceError):
+    """The other end of a channel closed, died, or no longer speaks the language."""
+
+
+class LateError(DeviceError):
+    """A deadline passed before a whole frame did."""
 
 
 class DeviceCrashError(DeviceError):

@@ -1,0 +1,328 @@
+"""Start foreign programs and end them: the only module that imports subprocess. It never uses a shell.
+
+Whatever is started leads a session of its own, so that a signal to its group reaches its children and never
+ours, and asks the kernel to be killed when the thread that started it ends.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import os
+import select
+import shlex
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, TYPE_CHECKING
+
+from pytest_cudaboot.errors import CommandError, ToolMissingError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+KILL_SECONDS = 5.0
+TAIL_CHARS = 4000
+
+# Where util-linux's setpriv is missing: ask for the same, check that nobody died in between, become the program.
+_EXEC_WRAPPER = (
+    "import ctypes, os, sys\n"
+    "ctypes.CDLL(None).prctl(1, 9, 0, 0, 0)\n"
+    "if os.getppid() != int(sys.argv[1]): os._exit(137)\n"
+    "os.execvp(sys.argv[2], sys.argv[2:])\n"
+)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Completed:
+    """A command that ended.
+
+    :param env_changes: what differs from the environment that this process was started with; None is "unset".
+    :param returncode: exit status, or minus the number of the signal.
+    :param seconds: wall time.
+    """
+
+    argv: tuple[str, ...]
+    cwd: str
+    env_changes: dict[str, str | None]
+    returncode: int
+    stdout: str
+    stderr: str
+    seconds: float
+
+    def recipe(self) -> str:
+        """One line to paste that runs this command again."""
+        return recipe(self.argv, cwd=self.cwd, env_changes=self.env_changes)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Ending:
+    """What became of a killed group: the leader's return code (None while it can not be reaped), and who lives."""
+
+    returncode: int | None
+    survivors: tuple[str, ...]
+
+
+class ProcessGroup:
+    """A running program with everything in its process group."""
+
+    def __init__(self, popen: subprocess.Popen[bytes]) -> None:
+        self._popen = popen
+        self.pid = popen.pid
+        try:
+            self.pidfd = os.pidfd_open(popen.pid)
+        except OSError:
+            popen.kill()
+            popen.wait()
+            raise
+
+    @property
+    def returncode(self) -> int | None:
+        return self._popen.returncode
+
+    def wait(self, seconds: float) -> bool:
+        """Whether the leader ended within `seconds`. It stays a zombie, so that its number stays taken."""
+        if self._popen.returncode is not None:
+            return True
+        poll = select.poll()
+        poll.register(self.pidfd, select.POLLIN)
+        return bool(poll.poll(max(0.0, seconds) * 1000))
+
+    def kill(self, *, seconds: float = KILL_SECONDS) -> Ending:
+        """End the group, reap the leader, and wait a bounded time: a process in uninterruptible sleep stays."""
+        if self._popen.returncode is not None:
+            return Ending(returncode=self._popen.returncode, survivors=())
+        # The leader is not reaped before this line, so the number can not have passed to a foreign group.
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self.pid, signal.SIGKILL)
+        deadline = time.monotonic() + seconds
+        if self.wait(seconds):
+            self._popen.wait()
+            os.close(self.pidfd)
+        return Ending(returncode=self._popen.returncode, survivors=_survivors(self.pid, deadline))
+
+
+def run_command(
+    argv: Sequence[str | os.PathLike[str]],
+    *,
+    cwd: str | os.PathLike[str],
+    env: Mapping[str, str],
+    budget: float,
+    stdin: str | None = None,
+    check: bool = True,
+) -> Completed:
+    """Run a program to its end and return both streams.
+
+    :param env: the whole environment of the program.
+    :param budget: seconds until it counts as hung and its group is killed.
+    :param check: raise :class:`CommandError` for a return code other than 0.
+    """
+    words = tuple(os.fspath(word) for word in argv)
+    with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err, _stdin_file(stdin) as source:
+        # Files, not pipes: a daemon that keeps a pipe open would make the end of the program unobservable.
+        started = time.monotonic()
+        group = start_process(words, cwd=cwd, env=env, stdin=source, stdout=out, stderr=err)
+        in_time = False
+        try:
+            in_time = group.wait(budget)
+        finally:
+            seconds = time.monotonic() - started
+            ending = group.kill()
+        completed = Completed(
+            argv=words,
+            cwd=os.fspath(cwd),
+            env_changes=environment_changes(env),
+            returncode=-signal.SIGKILL if ending.returncode is None else ending.returncode,
+            stdout=_text(out),
+            stderr=_text(err),
+            seconds=seconds,
+        )
+    if not in_time:
+        raise CommandError(
+            failure(completed, f"did not end within {budget:g} s and was killed", ending.survivors)
+        )
+    if check and completed.returncode != 0:
+        raise CommandError(failure(completed, ended_by(completed.returncode), ending.survivors))
+    return completed
+
+
+def start_process(  # noqa: PLR0913 - the file descriptors of a process are what they are
+    argv: Sequence[str],
+    *,
+    cwd: str | os.PathLike[str],
+    env: Mapping[str, str],
+    stdin: IO[bytes] | int = subprocess.DEVNULL,
+    stdout: IO[bytes] | int = subprocess.DEVNULL,
+    stderr: IO[bytes] | int = subprocess.DEVNULL,
+    pass_fds: Sequence[int] = (),
+    wrap: bool = True,
+) -> ProcessGroup:
+    """Start a program as the leader of its own session.
+
+    :param wrap: have it killed when we die; a program that asks for that itself needs no wrapper.
+    """
+    _check_program(argv[0], cwd, env.get("PATH", os.defpath))
+    prefix = _death_wrapper() if wrap else ()
+    popen = subprocess.Popen(  # noqa: S603 - a list, never a shell; the caller names the program
+        [*prefix, *argv],
+        cwd=cwd,
+        env=dict(env),
+        stdin=stdin,
+        stdout=stdout,
+        stderr=stderr,
+        pass_fds=tuple(pass_fds),
+        start_new_session=True,
+    )
+    return ProcessGroup(popen)
+
+
+def _check_program(name: str, cwd: str | os.PathLike[str], path: str) -> None:
+    if not Path(cwd).is_dir():
+        raise CommandError(f"no directory {os.fspath(cwd)!r} to run {name!r} in")
+    # A relative program is looked for where it will run, not where we are.
+    place = os.fspath(Path(cwd, name)) if "/" in name else path
+    if shutil.which(place if "/" in name else name, path=path) is None:
+        raise ToolMissingError(f"no program {name!r}; looked in: {place}")
+
+
+def environment_changes(env: Mapping[str, str]) -> dict[str, str | None]:
+    """What differs from the environment of the shell that started this process; None is "unset"."""
+    first = _first_environment()
+    changes: dict[str, str | None] = {name: value for name, value in env.items() if first.get(name) != value}
+    changes.update(dict.fromkeys(name for name in first if name not in env))
+    return {name: changes[name] for name in sorted(changes) if not name.startswith("PYTEST_")}
+
+
+def recipe(argv: Sequence[str], *, cwd: str | os.PathLike[str], env_changes: Mapping[str, str | None]) -> str:
+    """A command as one line for a POSIX shell: directory, changed environment, quoted words."""
+    unset = [word for name, value in env_changes.items() if value is None for word in ("-u", name)]
+    assigned = [f"{name}={shlex.quote(value)}" for name, value in env_changes.items() if value is not None]
+    env_words = ["env", *unset] if unset else []
+    return " ".join(["cd", shlex.quote(os.fspath(cwd)), "&&", *env_words, *assigned, shlex.join(argv)])
+
+
+def ended_by(returncode: int) -> str:
+    """A return code in words: `exit status 3`, `died of SIGSEGV`."""
+    if returncode >= 0:
+        return f"exit status {returncode}"
+    with contextlib.suppress(ValueError):
+        return f"died of {signal.Signals(-returncode).name}"
+    return f"died of signal {-returncode}"
+
+
+def failure(completed: Completed, ended: str, survivors: Sequence[str] = ()) -> str:
+    """The message of a failed command: what happened, both streams, and the line to run it again."""
+    parts = [f"{completed.argv[0]}: {ended} after {completed.seconds:.1f} s"]
+    if survivors:
+        parts.append(f"still alive after SIGKILL: {', '.join(survivors)}")
+    for name, text in (("stdout", completed.stdout), ("stderr", completed.stderr)):
+        if text.strip():
+            parts.append(f"--- {name} ---\n{tail(text)}")
+    parts.append(f"to run it again:\n{completed.recipe()}")
+    return "\n".join(parts)
+
+
+def tail(text: str, limit: int = TAIL_CHARS) -> str:
+    """The end of a text, saying how much was left out."""
+    text = text.rstrip()
+    if len(text) <= limit:
+        return text
+    return f"[{len(text) - limit} characters before this left out]\n{text[-limit:]}"
+
+
+@functools.cache
+def _first_environment() -> dict[str, str]:
+    """The environment as it was handed to this process, before anybody changed it."""
+    entries = Path("/proc/self/environ").read_bytes().split(b"\0")
+    pairs = (os.fsdecode(entry).partition("=") for entry in entries if entry)
+    return {name: value for name, _, value in pairs}
+
+
+def _death_wrapper() -> tuple[str, ...]:
+    """Words to put before a command so that it dies with the *thread* that starts it."""
+    setpriv = _setpriv()
+    if setpriv is not None:
+        return (setpriv, "--pdeathsig", "KILL", "--")
+    return (sys.executable, "-I", "-S", "-c", _EXEC_WRAPPER, str(os.getpid()))
+
+
+@functools.cache
+def _setpriv() -> str | None:
+    """setpriv, if there is one that knows the option; BusyBox has a program of that name that does not."""
+    found = shutil.which("setpriv")
+    if found is None:
+        return None
+    trial = subprocess.run(  # noqa: S603 - a fixed list of words
+        [found, "--pdeathsig", "KILL", "--", found, "--version"],
+        check=False,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        timeout=KILL_SECONDS,
+    )
+    return found if trial.returncode == 0 else None
+
+
+def _survivors(group: int, deadline: float) -> tuple[str, ...]:
+    """Members of a process group that live on at the deadline, as `pid (name, state S)`."""
+    while members := _members(group):
+        if time.monotonic() >= deadline:
+            return tuple(members)
+        time.sleep(0.005)
+    return ()
+
+
+def _members(group: int) -> list[str]:
+    try:
+        os.killpg(group, 0)
+    except ProcessLookupError:
+        return []
+    except PermissionError:
+        pass  # It changed its user; the table below still names it.
+    pids = (int(entry.name) for entry in Path("/proc").iterdir() if entry.name.isdecimal())
+    states = ((pid, state) for pid in pids if (state := process_state(pid)) is not None)
+    return [f"{pid} ({state.name}, state {state.letter})" for pid, state in states if state.group == group]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ProcessState:
+    """A living process in the kernel's table; `letter` is its state: R, S, D, T, ..."""
+
+    name: str
+    letter: str
+    group: int
+
+
+def process_state(pid: int) -> ProcessState | None:
+    """What the kernel says about a process; None if it is gone or a zombie."""
+    try:
+        line = Path(f"/proc/{pid}/stat").read_text(errors="replace")
+    except (FileNotFoundError, ProcessLookupError):
+        return None
+    # The name stands in parentheses and may hold any character, so the last one closes it.
+    head, _, rest = line.rpartition(")")
+    letter, _parent, group = rest.split()[:3]
+    if letter in "ZX":
+        return None
+    return ProcessState(name=head.partition("(")[2], letter=letter, group=int(group))
+
+
+@contextlib.contextmanager
+def _stdin_file(text: str | None) -> Iterator[IO[bytes] | int]:
+    if text is None:
+        yield subprocess.DEVNULL
+        return
+    with tempfile.TemporaryFile() as file:
+        file.write(text.encode())
+        file.seek(0)
+        yield file
+
+
+def _text(file: IO[bytes]) -> str:
+    file.seek(0)
+    return file.read().decode(errors="replace")
