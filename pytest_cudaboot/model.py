@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
@@ -89,6 +90,8 @@ class RunRecord:
     :param platform: where cells that execute run: `cuda` or `cpu`.
     :param lowerers: the lowerers in scope; `explicit_lowerers` tells whether the user named them.
     :param scope_out: pairs (spec, reason).
+    :param scope_partly: (spec, lowerer, reason): in scope, but not for this lowerer, though it was chosen.
+    :param unmet: (condition, reason): required conditions that are not met.
     """
 
     run: str
@@ -108,6 +111,8 @@ class RunRecord:
     box: Json
     toolchain: Json
     waivers: tuple[Json, ...] = ()
+    scope_partly: tuple[tuple[str, str, str], ...] = ()
+    unmet: tuple[tuple[str, str], ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -192,12 +197,19 @@ class EndRecord:
 
 
 Record = (
-    RunRecord | PlanRecord | ItemRecord | StartRecord | ResultRecord | BlockedRecord | ProblemRecord | EndRecord
+    RunRecord
+    | PlanRecord
+    | ItemRecord
+    | StartRecord
+    | ResultRecord
+    | BlockedRecord
+    | ProblemRecord
+    | EndRecord
 )
 
 
 def to_json(fact: Any) -> Any:
-    """A dataclass (or a tree of them) as plain JSON data."""
+    """A dataclass (or a tree of them) as plain JSON data; JSON has no NaN and no infinity, so those become text."""
     if dataclasses.is_dataclass(fact) and not isinstance(fact, type):
         return {f.name: to_json(getattr(fact, f.name)) for f in dataclasses.fields(fact)}
     if isinstance(fact, dict):
@@ -206,4 +218,6 @@ def to_json(fact: Any) -> Any:
         return [to_json(value) for value in fact]
     if isinstance(fact, StrEnum):
         return fact.value
+    if isinstance(fact, float) and not math.isfinite(fact):
+        return str(fact)
     return fact
