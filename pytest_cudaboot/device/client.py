@@ -23,7 +23,7 @@ from pytest_cudaboot.errors import (
     PinError,
     ShimError,
 )
-from pytest_cudaboot.probes import process
+from pytest_cudaboot.probes import process, procfs
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -146,7 +146,7 @@ class DeviceProcess:
         return DeviceCrashError(*self._death(f"{what} during {verb!r}", verb, since))
 
     def _hung(self, verb: str, budget: float, since: int) -> DeviceHangError:
-        state = process.process_state(self.pid)
+        state = procfs.process_state(self.pid)
         self.evidence["state"] = state.letter if state else None
         self._end()
         return DeviceHangError(

@@ -96,11 +96,7 @@ class DeviceService:
         :param loss: index of the output that is the loss, a scalar; None if there is none.
         :returns: `arrays`, the last step's outputs; `seconds`, one a step; `losses`, one a step if there is one.
         """
-        running, inputs, replaced = (
-            self._session(session),
-            list(arrays),
-            [(int(a), b) for a, b in feedback.items()],
-        )
+        running, inputs = self._session(session), list(arrays)
         made: list[Array] = []
         seconds: list[float] = []
         losses: list[float] = []

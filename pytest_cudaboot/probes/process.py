@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
 from pytest_cudaboot.errors import CommandError, ToolMissingError
+from pytest_cudaboot.probes import procfs
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -104,7 +105,7 @@ class ProcessGroup:
         if self.wait(seconds):
             self._popen.wait()
             os.close(self.pidfd)
-        return Ending(returncode=self._popen.returncode, survivors=_survivors(self.pid, deadline))
+        return Ending(returncode=self._popen.returncode, survivors=procfs.survivors(self.pid, deadline))
 
 
 def run_command(
@@ -266,50 +267,6 @@ def _setpriv() -> str | None:
         timeout=KILL_SECONDS,
     )
     return found if trial.returncode == 0 else None
-
-
-def _survivors(group: int, deadline: float) -> tuple[str, ...]:
-    """Members of a process group that live on at the deadline, as `pid (name, state S)`."""
-    while members := _members(group):
-        if time.monotonic() >= deadline:
-            return tuple(members)
-        time.sleep(0.005)
-    return ()
-
-
-def _members(group: int) -> list[str]:
-    try:
-        os.killpg(group, 0)
-    except ProcessLookupError:
-        return []
-    except PermissionError:
-        pass  # It changed its user; the table below still names it.
-    pids = (int(entry.name) for entry in Path("/proc").iterdir() if entry.name.isdecimal())
-    states = ((pid, state) for pid in pids if (state := process_state(pid)) is not None)
-    return [f"{pid} ({state.name}, state {state.letter})" for pid, state in states if state.group == group]
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class ProcessState:
-    """A living process in the kernel's table; `letter` is its state: R, S, D, T, ..."""
-
-    name: str
-    letter: str
-    group: int
-
-
-def process_state(pid: int) -> ProcessState | None:
-    """What the kernel says about a process; None if it is gone or a zombie."""
-    try:
-        line = Path(f"/proc/{pid}/stat").read_text(errors="replace")
-    except (FileNotFoundError, ProcessLookupError):
-        return None
-    # The name stands in parentheses and may hold any character, so the last one closes it.
-    head, _, rest = line.rpartition(")")
-    letter, _parent, group = rest.split()[:3]
-    if letter in "ZX":
-        return None
-    return ProcessState(name=head.partition("(")[2], letter=letter, group=int(group))
 
 
 @contextlib.contextmanager

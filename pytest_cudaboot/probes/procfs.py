@@ -1,0 +1,52 @@
+"""The kernel's table of processes, as far as ending a process group needs it. Reads /proc only."""
+
+from __future__ import annotations
+
+import os
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ProcessState:
+    """A living process; `letter` is the kernel's for its state: R, S, D, T, ..."""
+
+    name: str
+    letter: str
+    group: int
+
+
+def process_state(pid: int) -> ProcessState | None:
+    """What the kernel says about a process; None if it is gone or a zombie."""
+    try:
+        line = Path(f"/proc/{pid}/stat").read_text(errors="replace")
+    except (FileNotFoundError, ProcessLookupError):
+        return None
+    # The name stands in parentheses and may hold any character, so the last one closes it.
+    head, _, rest = line.rpartition(")")
+    letter, _parent, group = rest.split()[:3]
+    if letter in "ZX":
+        return None
+    return ProcessState(name=head.partition("(")[2], letter=letter, group=int(group))
+
+
+def survivors(group: int, deadline: float) -> tuple[str, ...]:
+    """Members of a process group that live on at the deadline, as `pid (name, state S)`."""
+    while members := _members(group):
+        if time.monotonic() >= deadline:
+            return tuple(members)
+        time.sleep(0.005)
+    return ()
+
+
+def _members(group: int) -> list[str]:
+    try:
+        os.killpg(group, 0)
+    except ProcessLookupError:
+        return []
+    except PermissionError:
+        pass  # A member changed its user; the table still names it.
+    pids = (int(entry.name) for entry in Path("/proc").iterdir() if entry.name.isdecimal())
+    states = ((pid, state) for pid in pids if (state := process_state(pid)) is not None)
+    return [f"{pid} ({state.name}, state {state.letter})" for pid, state in states if state.group == group]
