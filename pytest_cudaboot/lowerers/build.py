@@ -1,0 +1,116 @@
+"""Build a project's C sources into a private folder, once per content. Nothing is ever written into the project."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from filelock import FileLock
+
+from pytest_cudaboot.errors import BuildError, CommandError, DataError, ProjectError, UsageError
+from pytest_cudaboot.probes import elf
+from pytest_cudaboot.probes.process import run_command
+from pytest_cudaboot.probes.toolchain import Found, find_compiler
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+BUILD_BUDGET = 300.0
+SHIM_LINE = ("gcc", "-fPIC", "-O2", "-shared", "ffi/pjrt_ffi.c", "-ldl", "-o", "ffi/libpjrt_ffi.so")
+
+# gcc reads these, so that they belong to what was compiled.
+_COMPILER_VARIABLES = ("CPATH", "C_INCLUDE_PATH", "LIBRARY_PATH", "COMPILER_PATH", "GCC_EXEC_PREFIX")
+
+
+def build_shim(
+    project_root: Path,
+    out_dir: Path,
+    *,
+    env: Mapping[str, str],
+    cc: str | None = None,
+    line: Sequence[str] = SHIM_LINE,
+) -> Path:
+    """Run the documented line with its output in a private folder; the file is reused while nothing changed.
+
+    :param env: the whole environment of the compiler.
+    :param cc: another compiler than the line's first word.
+    :param line: the document's words, ending in or containing `-o FILE`.
+    :raises ToolMissingError: there is no compiler.
+    :raises BuildError: it refused the sources or could not write; the message is a recipe.
+    """
+    words = [cc or line[0], *line[1:]]
+    if "-o" not in words[:-1]:
+        raise UsageError(f"the build line {' '.join(line)!r} has no `-o FILE` that could be led elsewhere")
+    return _build(project_root, out_dir, words, env)
+
+
+def build_program(
+    project_root: Path,
+    source: str,
+    out_dir: Path,
+    libs: Sequence[str],
+    *,
+    env: Mapping[str, str],
+    cc: str = "gcc",
+) -> Path:
+    """Compile one program of a project, such as its trainer.
+
+    :param source: relative to the project's root.
+    :param libs: what comes after the source: `-ldl`, `-lm`.
+    """
+    return _build(project_root, out_dir, [cc, "-O2", source, *libs, "-o", Path(source).stem], env)
+
+
+def content_key(project_root: Path, words: Sequence[str], compiler: Found, env: Mapping[str, str]) -> str:
+    """What a build depends on: the sources, the words, the compiler, and the variables that it reads."""
+    sources = {path for path in (project_root / "ffi").rglob("*.[ch]") if path.is_file()}
+    if not sources:
+        raise ProjectError(f"{project_root} has no C sources in ffi/")
+    named = {project_root / word for word in words if word.endswith(".c")}
+    digest = hashlib.sha256()
+    for path in sorted(sources | {path for path in named if path.is_file()}):
+        text = path.read_bytes()
+        digest.update(f"{path.relative_to(project_root)}\0{len(text)}\0".encode() + text)
+    variables = [f"{name}={env[name]}" for name in _COMPILER_VARIABLES if name in env]
+    digest.update("\0".join([str(compiler.path), compiler.version or "", *words, *variables]).encode())
+    return digest.hexdigest()
+
+
+def _build(project_root: Path, out_dir: Path, words: Sequence[str], env: Mapping[str, str]) -> Path:
+    compiler = find_compiler(env, words[0])
+    key = content_key(project_root, words, compiler, env)
+    place = words.index("-o") + 1
+    target = out_dir / key / Path(words[place]).name
+    try:
+        out_dir.mkdir(parents=True, exist_ok=True)
+        # One build per content on the machine; whoever waited finds the file.
+        with FileLock(out_dir / f"{key}.lock"):
+            if not target.is_file():
+                _compile_into(target, words, place, project_root, env)
+    except OSError as error:
+        raise BuildError(f"no build in {out_dir}: {error}") from error
+    return target
+
+
+def _compile_into(
+    target: Path, words: Sequence[str], place: int, project_root: Path, env: Mapping[str, str]
+) -> None:
+    # A killed build leaves this folder; the next one, under the same lock, begins by removing it.
+    private = target.parent.with_name(f"{target.parent.name}.partial")
+    shutil.rmtree(private, ignore_errors=True)
+    private.mkdir()
+    made = private / target.name
+    command = [*words[:place], os.fspath(made), *words[place + 1 :]]
+    try:
+        run_command(command, cwd=project_root, env=env, budget=BUILD_BUDGET)
+        # What is not readable as ELF must not be found by the next build, whatever the compiler said.
+        elf.needed(made)
+        target.parent.mkdir(exist_ok=True)
+        made.replace(target)
+    except (CommandError, DataError) as error:
+        raise BuildError(str(error)) from error
+    finally:
+        shutil.rmtree(private, ignore_errors=True)

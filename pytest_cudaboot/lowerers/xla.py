@@ -1,0 +1,84 @@
+"""XLA behind the seam: StableHLO text through the PJRT shim, in the process that calls. It never looks for a plugin."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pytest_cudaboot.errors import ShimError, UnsupportedError
+from pytest_cudaboot.lowerers.shim import FFI, Inputs, Outputs, ShimSession, bind, check
+from pytest_cudaboot.probes import maps
+from pytest_cudaboot.rules.signature import read_signature
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from pytest_cudaboot.lowerers.base import Array, LowererConfig, Shape
+    from pytest_cudaboot.model import Json
+
+MARKER = "pjrt_ffi_marker"
+
+
+class XlaLowerer:
+    """The shim loads the plugin when the first session is made, and keeps one client for all of them."""
+
+    def __init__(self, config: LowererConfig) -> None:
+        self._config = config
+        self._shim = bind(Path(config.shim))
+        if MARKER not in self._shim.extras:
+            raise ShimError(f"{config.shim} lacks {MARKER}: it is not the XLA shim")
+
+    def open_session(self, path: Path, source: Path | None = None) -> XlaSession:
+        # The shim comes first: what it refuses, it has to refuse in its own words.
+        handle = self._shim.lib.iree_ffi_session_create(str(path).encode())
+        if handle == FFI.NULL:
+            raise ShimError(f"the XLA shim made no session of {str(path)!r}")
+        try:
+            signature = read_signature((source or path).read_text(errors="replace"))
+        except BaseException:
+            self._shim.lib.iree_ffi_session_release(handle)
+            raise
+        return XlaSession(self._shim, handle, signature)
+
+    def facts(self) -> Json:
+        mapped = maps.by_name(maps.shared_objects())
+        return {
+            "name": self._config.name,
+            "platform": self._config.platform,
+            "shim": str(self._shim.path),
+            "extras": sorted(self._shim.extras),
+            "describe": self._shim.describe(),
+            "mapped": mapped,
+        }
+
+    def close(self) -> None:
+        """Nothing is left to release: a PJRT plugin can not be unloaded, so it goes with the process."""
+
+
+class XlaSession(ShimSession):
+    """A session with what only the XLA shim has."""
+
+    def invoke_dp(
+        self,
+        function: str,
+        replicas: int,
+        arrays: Sequence[Array],
+        shard: Sequence[bool],
+        outputs: Sequence[Shape] | None = None,
+    ) -> list[Array]:
+        """Run on several replicas at once.
+
+        :param arrays: whole inputs; those with `shard` are split evenly by their outer dimension.
+        :returns: the outputs of replica 0.
+        """
+        entry = self._extra("pjrt_ffi_invoke_f32_dp")
+        sent, made = Inputs(arrays), Outputs(self.shapes(outputs))
+        mask = FFI.new("unsigned char[]", [int(flag) for flag in shard])
+        code = entry(self._handle, function.encode(), replicas, *sent.words, mask, *made.words)
+        check(f"pjrt_ffi_invoke_f32_dp of {function!r}", code)
+        return made.arrays
+
+    def _extra(self, name: str) -> Any:
+        if name not in self._shim.extras:
+            raise UnsupportedError(f"{self._shim.path} does not have {name}", 99)
+        return getattr(self._shim.lib, name)

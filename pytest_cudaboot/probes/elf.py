@@ -1,0 +1,117 @@
+"""What an ELF file says about itself: names needed, offered and searched. It never loads or runs the file."""
+
+from __future__ import annotations
+
+import contextlib
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from elftools.common.exceptions import ELFError, ELFParseError
+from elftools.construct import ConstructError
+from elftools.elf.dynamic import DynamicSection
+from elftools.elf.elffile import ELFFile
+from elftools.elf.sections import SymbolTableSection
+
+from pytest_cudaboot.errors import DataError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+_MAGIC = b"\x7fELF"
+
+
+def is_elf(path: Path) -> bool:
+    """Whether a file begins as an ELF file does; a truncated one still does."""
+    with path.open("rb") as file:
+        return file.read(len(_MAGIC)) == _MAGIC
+
+
+def needed(path: Path) -> tuple[str, ...]:
+    """Libraries that the loader must find before this one, in the order of the file."""
+    return tuple(tag.needed for tag in _dynamic(path, "DT_NEEDED"))
+
+
+def soname(path: Path) -> str | None:
+    """The name under which consumers remember this library; None if it carries none."""
+    return next((tag.soname for tag in _dynamic(path, "DT_SONAME")), None)
+
+
+def rpath(path: Path) -> tuple[str, ...]:
+    """Folders that the file itself adds to the search, unexpanded; RUNPATH wins where both are present."""
+    by_kind = {
+        tag.entry.d_tag: getattr(tag, "runpath", None) or getattr(tag, "rpath", None)
+        for tag in _dynamic(path, "DT_RPATH", "DT_RUNPATH")
+    }
+    text = by_kind.get("DT_RUNPATH") or by_kind.get("DT_RPATH") or ""
+    return tuple(folder for folder in text.split(":") if folder)
+
+
+def exported(path: Path) -> frozenset[str]:
+    """Functions and objects that others may bind: defined, global or weak, of default visibility."""
+    with _opened(path) as elf:
+        table = elf.get_section_by_name(".dynsym")
+        return frozenset(symbol.name for symbol in _symbols(table) if _is_offered(symbol))
+
+
+def undefined(path: Path) -> frozenset[str]:
+    """Names that somebody else must offer."""
+    with _opened(path) as elf:
+        table = elf.get_section_by_name(".dynsym")
+        return frozenset(s.name for s in _symbols(table) if s.entry.st_shndx == "SHN_UNDEF" and s.name)
+
+
+def static_symbols(path: Path) -> frozenset[tuple[str, str]] | None:
+    """Pairs (name, letter as `nm` prints it: `t` local, `T` global) of the functions; None if the file is stripped."""
+    with _opened(path) as elf:
+        table = elf.get_section_by_name(".symtab")
+        if table is None:
+            return None
+        functions = [s for s in _symbols(table) if s.entry.st_info.type == "STT_FUNC" and _is_defined(s)]
+        return frozenset((s.name, "t" if s.entry.st_info.bind == "STB_LOCAL" else "T") for s in functions)
+
+
+def _is_defined(symbol: Any) -> bool:
+    return bool(symbol.entry.st_shndx != "SHN_UNDEF")
+
+
+def _is_offered(symbol: Any) -> bool:
+    return (
+        _is_defined(symbol)
+        and bool(symbol.name)
+        and symbol.entry.st_info.bind in {"STB_GLOBAL", "STB_WEAK"}
+        and symbol.entry.st_other.visibility in {"STV_DEFAULT", "STV_PROTECTED"}
+    )
+
+
+def _symbols(table: Any) -> Iterator[Any]:
+    if isinstance(table, SymbolTableSection):
+        yield from table.iter_symbols()
+
+
+def _dynamic(path: Path, *kinds: str) -> list[Any]:
+    with _opened(path) as elf:
+        sections = (section for section in elf.iter_sections() if isinstance(section, DynamicSection))
+        return [tag for section in sections for tag in section.iter_tags() if tag.entry.d_tag in kinds]
+
+
+@contextlib.contextmanager
+def _opened(path: Path) -> Iterator[Any]:
+    """The file as an ELF file; what the parser stumbles over is an error that names the file."""
+    if not is_elf(path):
+        raise DataError(f"{path} is not an ELF file: it begins with {path.read_bytes()[:4]!r}")
+    with path.open("rb") as file:
+        try:
+            yield ELFFile(file)
+        except (
+            ELFError,
+            ELFParseError,
+            ConstructError,
+            ValueError,
+            AttributeError,
+            TypeError,
+            AssertionError,
+        ) as error:
+            size = path.stat().st_size
+            raise DataError(
+                f"{path} is a damaged ELF file ({size} bytes): {str(error) or type(error).__name__}"
+            ) from error
