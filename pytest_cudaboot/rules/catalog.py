@@ -15,11 +15,10 @@ from pytest_cudaboot.rules.spec import ROLES, Spec, parse_spec
 from pytest_cudaboot.rules.tables import parse_toml, read_bytes
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Collection, Iterable, Iterator, Mapping
     from pathlib import Path
 
     from pytest_cudaboot.model import ItemRecord
-    from pytest_cudaboot.rules.scope import Scope
 
 __all__ = ["Catalog", "Spec", "bind_problems", "load_catalog", "parse_catalog"]
 
@@ -113,8 +112,11 @@ def _meant(name: str, known: Iterable[str]) -> str:
     return f"; did you mean {close[0]!r}?" if close else ""
 
 
-def bind_problems(catalog: Catalog, items: Iterable[ItemRecord], scope: Scope) -> list[str]:
-    """What a full collection and the catalogue say against each other; empty if they agree."""
+def bind_problems(catalog: Catalog, items: Iterable[ItemRecord], scope_in: Collection[str]) -> list[str]:
+    """What a full collection and the catalogue say against each other; empty if they agree.
+
+    :param scope_in: ids of the specs in scope; the tests of others are collected without a cell.
+    """
     problems: list[str] = []
     tested: set[str] = set()
     for item in items:
@@ -126,23 +128,24 @@ def bind_problems(catalog: Catalog, items: Iterable[ItemRecord], scope: Scope) -
             problems.append(
                 f"{item.nodeid}: names the unknown spec {item.spec!r}{_meant(item.spec, catalog.specs)}"
             )
-        elif problem := _refuse_item(spec, item):
+        elif problem := _refuse_role(spec, item) or (item.spec in scope_in and _refuse_lowerer(spec, item)):
             problems.append(f"{item.nodeid}: {problem}")
-    bare = [ident for ident in scope.scope_in if ident not in tested]
+    bare = [ident for ident in scope_in if ident not in tested]
     return problems + [f"spec {ident!r} is in scope and has no test" for ident in bare]
 
 
-def _refuse_item(spec: Spec, item: ItemRecord) -> str | None:
+def _refuse_role(spec: Spec, item: ItemRecord) -> str | None:
     if spec.uncheckable:
         return f"spec {spec.id!r} is uncheckable, so it can not have a test"
     if item.role not in ROLES:
         return f"unknown role {item.role!r}; known: {', '.join(ROLES)}"
     if item.role not in spec.roles:
         return f"role {item.role!r} does not belong to {spec.id!r}, which has: {', '.join(spec.roles)}"
-    return _refuse_lowerer(spec, item.lowerer)
+    return None
 
 
-def _refuse_lowerer(spec: Spec, lowerer: str | None) -> str | None:
+def _refuse_lowerer(spec: Spec, item: ItemRecord) -> str | None:
+    lowerer = item.lowerer
     if lowerer is None:
         if len(spec.slots) == 1:
             return None

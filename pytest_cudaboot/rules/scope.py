@@ -138,8 +138,13 @@ def _inherited(
         reasons = [found[need, name] for name in needed_slots(spec, slot, catalog.specs[need])]
         gone = [reason for reason in reasons if reason is not None]
         if gone and (spec.pair or len(gone) == len(reasons)):
-            return f"{gone[0].split(_VIA)[0]}{_VIA}{need})"
+            return f"{root_reason(gone[0])}{_VIA}{need})"
     return None
+
+
+def root_reason(reason: str) -> str:
+    """A reason for being out of scope without the prerequisite that it came through."""
+    return reason.partition(_VIA)[0]
 
 
 def _whole(
