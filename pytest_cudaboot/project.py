@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -74,10 +74,10 @@ def find_document(path: Path, wanted: str | None = None) -> Path | None:
     return next((place for place in places if place.is_file()), None)
 
 
-def describe(project: Project) -> Json:
+def describe(project: Project, environ: Mapping[str, str]) -> Json:
     """The project's identity for the verdict: commit, dirtiness, and a hash over its artifacts."""
-    commit = _git(project.path, "rev-parse", "HEAD")
-    changes = _git(project.path, "status", "--porcelain", "--", ".")
+    commit = _git(project.path, environ, "rev-parse", "HEAD")
+    changes = _git(project.path, environ, "status", "--porcelain", "--", ".")
     return {
         "path": str(project.path),
         "name": project.name,
@@ -119,9 +119,9 @@ def _artifacts(path: Path) -> Iterator[Path]:
     return iter(sorted((path / "nets").glob("*.mlir")))
 
 
-def _git(path: Path, *words: str) -> str | None:
+def _git(path: Path, environ: Mapping[str, str], *words: str) -> str | None:
     """What git says, or None where the project is no checkout or there is no git."""
     try:
-        return run_command(["git", "-C", str(path), *words], budget=GIT_BUDGET).stdout.strip()
+        return run_command(["git", *words], cwd=path, env=environ, budget=GIT_BUDGET).stdout.strip()
     except (CommandError, ToolMissingError):
         return None

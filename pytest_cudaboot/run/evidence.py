@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -25,6 +26,7 @@ class Evidence:
     """
 
     deadline: float
+    spec: str | None = None
     acts: int = 0
     platform: str | None = None
     gpus: set[str] = field(default_factory=set)
@@ -64,18 +66,26 @@ class Evidence:
     def to_property(self) -> tuple[str, str]:
         """As a user property: JSON text, which is all that crosses from a worker."""
         facts = {
+            "spec": self.spec,
             "acts": self.acts,
             "platform": self.platform,
             "gpus": sorted(self.gpus),
             "measurements": self.measurements,
             "evidence": self.notes,
         }
-        return PROPERTY, json.dumps(facts, default=_plain)
+        return PROPERTY, json.dumps(_plain(facts), allow_nan=False)
 
 
 def _plain(value: Any) -> Any:
-    """NumPy scalars and paths are welcome in figures; anything else is shown as text."""
-    return value.item() if hasattr(value, "item") else str(value)
+    """As JSON has it: NumPy scalars and paths are welcome in figures, and what is not finite is shown as text."""
+    if isinstance(value, dict):
+        return {str(name): _plain(inner) for name, inner in value.items()}
+    if isinstance(value, list | tuple | set | frozenset):
+        return [_plain(inner) for inner in value]
+    value = value.item() if hasattr(value, "item") else value
+    if isinstance(value, float) and not math.isfinite(value):
+        return str(value)
+    return value if value is None or isinstance(value, bool | int | float | str) else str(value)
 
 
 def read_property(properties: list[tuple[str, object]]) -> Json:

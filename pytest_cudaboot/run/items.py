@@ -11,8 +11,8 @@ import pytest
 from pytest_cudaboot.errors import CatalogError
 from pytest_cudaboot.model import CellKey, ItemRecord, Json, to_json
 from pytest_cudaboot.rules.catalog import Catalog
+from pytest_cudaboot.run.lanes import CARD, HOST
 from pytest_cudaboot.run.plan import Plan
-from pytest_cudaboot.run.scheduler import CARD, HOST
 
 CELL = "_cudaboot_cell"  # the autouse fixture that carries a test's cell
 DEVICE_FIXTURES = frozenset({"gpu", "lowerer", "session"})
@@ -34,10 +34,10 @@ def cells_of(plan: Plan, spec: str) -> list[CellKey]:
     return [cell for cell in plan.cells if cell.spec == spec] or [CellKey(spec)]
 
 
-def cell_id(plan: Plan, cell: CellKey) -> str:
-    """A cell's part of a test id: `xla`, `xla-GPU-1a2b3c4d`, or the platform where nothing else tells."""
+def cell_id(cell: CellKey) -> str:
+    """A cell's part of a test id: `xla`, `xla-GPU-1a2b3c4d`, or `host` where nothing else tells."""
     card = cell.gpu[:12] if cell.gpu else None
-    return "-".join(part for part in (cell.lowerer, card) if part) or plan.platform
+    return "-".join(part for part in (cell.lowerer, card) if part) or HOST
 
 
 def cell_of(item: pytest.Item) -> CellKey | None:
@@ -53,6 +53,21 @@ def record_of(item: pytest.Item) -> ItemRecord:
     spec, role = named or (None, "check")
     lowerer, gpu = (cell.lowerer, cell.gpu) if cell else (None, None)
     return ItemRecord(nodeid=item.nodeid, spec=spec, role=role, lowerer=lowerer, gpu=gpu)
+
+
+def bring_up_order(catalog: Catalog) -> list[str]:
+    """Spec ids in the catalogue's order, but each after what it needs."""
+    order: dict[str, None] = {}
+
+    def visit(ident: str) -> None:
+        if ident not in order:
+            for need in catalog.specs[ident].needs:
+                visit(need)
+            order[ident] = None
+
+    for ident in catalog.specs:
+        visit(ident)
+    return list(order)
 
 
 def lane_of(item: pytest.Item, plan: Plan, catalog: Catalog | None) -> str:

@@ -32,6 +32,7 @@ class Plan:
     plugin: str | None
     plugin_facts: Json
     project: str
+    nets: tuple[str, ...]
     document: str | None
     catalog: str | None
     cells: tuple[CellKey, ...]
@@ -48,6 +49,7 @@ class Plan:
         data = json.loads(text)
         data["gpus"] = tuple(Gpu(**{**gpu, "capability": tuple(gpu["capability"])}) for gpu in data["gpus"])
         data["cells"] = tuple(CellKey(**cell) for cell in data["cells"])
+        data["nets"] = tuple(data["nets"])
         return cls(**{field.name: data[field.name] for field in fields(cls)})
 
     def gpu(self, uuid: str | None) -> Gpu | None:

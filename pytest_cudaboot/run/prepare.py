@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -10,7 +10,9 @@ from typing import Any
 import pytest
 
 from pytest_cudaboot.errors import UsageError
+from pytest_cudaboot.model import Gpu
 from pytest_cudaboot.project import suite_root
+from pytest_cudaboot.run.lanes import HOST, LANE_VARIABLE
 
 SUITE_FILES = "test_*.py"
 CATALOG = "catalog.toml"
@@ -87,9 +89,10 @@ def host_workers(cpus: int, cards: int) -> int:
     return max(1, min(HOST_WORKERS_MAX, share))
 
 
-def hidden_by(environ: Mapping[str, str]) -> str | None:
-    """The outer mask, or None where there is none."""
-    return environ.get("CUDA_VISIBLE_DEVICES")
+def pins(gpus: Sequence[Gpu], hosts: int) -> tuple[dict[str, str], ...]:
+    """One environment a worker: each card once, then the host workers, who see no card."""
+    cards = [{LANE_VARIABLE: gpu.uuid, "CUDA_VISIBLE_DEVICES": gpu.uuid} for gpu in gpus]
+    return (*cards, *({LANE_VARIABLE: HOST, "CUDA_VISIBLE_DEVICES": ""} for _ in range(hosts)))
 
 
 def insert(early_config: pytest.Config, args: list[str], extra: Sequence[str]) -> None:

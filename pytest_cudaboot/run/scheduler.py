@@ -13,9 +13,7 @@ from typing import Any, Protocol
 import pytest
 from xdist.scheduler import LoadScheduling
 
-HOST = "host"
-CARD = "card"
-LANE_VARIABLE = "CUDABOOT_LANE"  # set in the environment of each worker: `host`, or its card's UUID
+from pytest_cudaboot.run.lanes import CARD, HOST, LANE_VARIABLE
 
 
 class Board(Protocol):

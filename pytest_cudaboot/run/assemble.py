@@ -1,0 +1,223 @@
+"""From options to a planned run: every decision that is made once, by the controller, before collection."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import site
+import sys
+import tempfile
+import uuid
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+from pytest_cudaboot.errors import ToolMissingError
+from pytest_cudaboot.model import CellKey, Json, RunRecord
+from pytest_cudaboot.probes import toolchain
+from pytest_cudaboot.project import Project, describe, find_project, sha256
+from pytest_cudaboot.rules.catalog import Catalog, load_catalog
+from pytest_cudaboot.rules.scope import Scope, decide_scope, plan
+from pytest_cudaboot.rules.waivers import Waiver, load_waivers, waived_cells
+from pytest_cudaboot.run.box import Box
+from pytest_cudaboot.run.options import LOWERERS, Settings
+from pytest_cudaboot.run.plan import Plan
+from pytest_cudaboot.run.prepare import Suite
+
+NO_CARD = "no card was asked for"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class RunId:
+    """A run's name and when it started, ISO 8601 in UTC."""
+
+    name: str
+    started: str
+
+    @classmethod
+    def now(cls) -> RunId:
+        """Sortable by time, unique on the machine."""
+        moment = datetime.now(UTC)
+        name = f"{moment:%Y%m%dT%H%M%S}-{uuid.uuid4().hex[:6]}"
+        return cls(name=name, started=moment.isoformat(timespec="seconds"))
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Plugin:
+    """The PJRT plugin of this run's platform, or why there is none."""
+
+    path: str | None
+    facts: Json
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Parts:
+    """Everything that was asked for and found."""
+
+    config: pytest.Config
+    settings: Settings
+    suite: Suite
+    box: Box
+    environ: Mapping[str, str]
+    run: RunId
+    project: Project
+    plugin: Plugin
+    catalog: Catalog | None
+    scope: Scope
+    waivers: tuple[Waiver, ...]
+
+    @property
+    def platform(self) -> str:
+        return "cuda" if self.box.gpus else "cpu"
+
+    @property
+    def lowerers(self) -> tuple[str, ...]:
+        return self.settings.lowerers or LOWERERS
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Assembly:
+    """A run, ready to start."""
+
+    plan: Plan
+    catalog: Catalog | None
+    record: RunRecord
+    waived: frozenset[CellKey]
+
+
+def assemble(
+    config: pytest.Config, settings: Settings, suite: Suite, box: Box, environ: Mapping[str, str], run: RunId
+) -> Assembly:
+    """Decide everything.
+
+    :raises UsageError: for a catalogue or project that is not one.
+    """
+    project = find_project(settings.project, config.rootpath, settings.document)
+    plugin = find_plugin(project, box, environ)
+    catalog = load_catalog(suite.catalog) if suite.catalog else None
+    parts = Parts(
+        config=config,
+        settings=settings,
+        suite=suite,
+        box=box,
+        environ=environ,
+        run=run,
+        project=project,
+        plugin=plugin,
+        catalog=catalog,
+        scope=_scope(catalog, settings, conditions(project, plugin, box, environ), len(box.gpus)),
+        waivers=load_waivers(settings.waivers) if settings.waivers else (),
+    )
+    made = _plan(parts)
+    waived = waived_cells(parts.waivers, made.cells, datetime.now(UTC).date())
+    return Assembly(plan=made, catalog=catalog, record=_record(parts), waived=waived)
+
+
+def find_plugin(project: Project, box: Box, environ: Mapping[str, str]) -> Plugin:
+    """The PJRT plugin for the cards, or for the CPU; a miss is a fact of the run, not an error."""
+    places = [Path(place) for place in (*site.getsitepackages(), *sys.path) if place]
+    try:
+        if box.gpus:
+            found = toolchain.find_cuda_plugin(environ, project.path, places, box.cuda)
+        else:
+            found = toolchain.find_cpu_plugin(environ, places)
+    except ToolMissingError as miss:
+        return Plugin(path=None, facts={"path": None, "absence": str(miss)})
+    distribution = toolchain.distribution_of(found.path)
+    facts = {
+        "path": str(found.path),
+        "found_via": found.found_via,
+        "distribution": distribution.name if distribution else None,
+        "version": found.version,
+    }
+    return Plugin(path=str(found.path), facts=facts)
+
+
+def conditions(
+    project: Project, plugin: Plugin, box: Box, environ: Mapping[str, str]
+) -> dict[str, str | None]:
+    """Each condition of scope: None where it holds, else why not."""
+    missing = plugin.facts.get("absence")
+    on_cards = bool(box.gpus)
+    return {
+        "gpu": None if on_cards else NO_CARD,
+        "device": missing,
+        "cuda-plugin": missing if on_cards else "no CUDA plugin is used without a card",
+        "cpu-plugin": "the run is on cards" if on_cards else missing,
+        "compiler": None if shutil.which("iree-compile", path=environ.get("PATH")) else "no iree-compile",
+        "git": None if (project.path / ".git").exists() else "the project is no checkout",
+        "lean": None if _lakefile(project) else "no lakefile",
+        "iree-build": None if environ.get("IREE_BUILD") else "no IREE build tree",
+    }
+
+
+def _lakefile(project: Project) -> bool:
+    return any((project.path / name).is_file() for name in ("lakefile.lean", "lakefile.toml"))
+
+
+def _scope(catalog: Catalog | None, settings: Settings, met: Mapping[str, str | None], gpus: int) -> Scope:
+    if catalog is None:
+        return Scope(scope_in=(), scope_out=())
+    lowerers = settings.lowerers or LOWERERS
+    return decide_scope(catalog, conditions=met, gpus=gpus, lowerers=lowerers, require=settings.require)
+
+
+def _plan(parts: Parts) -> Plan:
+    uuids = [gpu.uuid for gpu in parts.box.gpus]
+    catalog, project = parts.catalog, parts.project
+    return Plan(
+        run=parts.run.name,
+        out=str(parts.settings.out),
+        workdir=tempfile.mkdtemp(prefix="cudaboot-"),
+        platform=parts.platform,
+        gpus=parts.box.gpus,
+        plugin=parts.plugin.path,
+        plugin_facts=parts.plugin.facts,
+        project=str(project.path),
+        nets=project.nets,
+        document=str(project.document) if project.document else None,
+        catalog=str(parts.suite.catalog) if parts.suite.catalog else None,
+        cells=plan(catalog, parts.scope, lowerers=parts.lowerers, gpus=uuids) if catalog else (),
+        complete=parts.suite.complete and not _selects(parts.config),
+        controller=os.getpid(),
+    )
+
+
+def _selects(config: pytest.Config) -> bool:
+    """Whether an option may leave tests out, so that suite and catalogue can not be held against each other."""
+    namespace = config.known_args_namespace
+    words = ("keyword", "markexpr", "lf", "failedfirst", "stepwise", "deselect", "ignore", "ignore_glob")
+    return any(getattr(namespace, word, None) for word in words)
+
+
+def _record(parts: Parts) -> RunRecord:
+    plugin = parts.plugin.facts
+    return RunRecord(
+        run=parts.run.name,
+        started=parts.run.started,
+        argv=tuple(str(word) for word in parts.config.invocation_params.args),
+        platform=parts.platform,
+        gpus=parts.box.gpus,
+        lowerers=parts.lowerers,
+        explicit_lowerers=parts.settings.lowerers is not None,
+        tracks=parts.settings.tracks,
+        require=parts.settings.require,
+        scope_in=parts.scope.scope_in,
+        scope_out=parts.scope.scope_out,
+        scope_partly=parts.scope.partly,
+        unmet=parts.scope.unmet,
+        simulated=False,
+        project=describe(parts.project, parts.environ),
+        catalog=_catalog_facts(parts.catalog),
+        box=parts.box.facts,
+        toolchain={"plugin": plugin, "python": sys.version.split()[0], "pytest": pytest.__version__},
+        waivers=tuple(waiver.to_json() for waiver in parts.waivers),
+    )
+
+
+def _catalog_facts(catalog: Catalog | None) -> Json:
+    tolerances = Path(__file__).parents[1] / "rules" / "tolerances.toml"
+    return {"sha256": catalog.sha256 if catalog else None, "tolerances_sha256": sha256(tolerances)}

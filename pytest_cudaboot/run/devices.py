@@ -1,0 +1,165 @@
+"""The device process of one worker: started when first needed, proved, kept warm while clean, and retired."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pytest_cudaboot.device.client import DeviceProcess, prove_pin
+from pytest_cudaboot.lowerers.base import Array, LowererConfig
+from pytest_cudaboot.model import Gpu, Json, to_json
+from pytest_cudaboot.rules.selection import pin_environment
+from pytest_cudaboot.run.evidence import Evidence
+
+
+@dataclass(slots=True)
+class _Warm:
+    process: DeviceProcess
+    config: LowererConfig
+    facts: Json
+
+
+class Devices:
+    """At most one device process at a time: a warm one holds most of its card's memory.
+
+    :param gpu: the card that this worker is pinned to, or null for the CPU.
+    :param logs: folder for the processes' output.
+    """
+
+    def __init__(self, environ: Mapping[str, str], gpu: Gpu | None, logs: Path, worker: str) -> None:
+        self._environ = dict(environ)
+        self._gpu = gpu
+        self._logs = logs
+        self._worker = worker
+        self._numbers = itertools.count(1)
+        self._warm: _Warm | None = None
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """The pinned environment for whatever is started from this worker."""
+        return pin_environment(self._environ, self._gpu)
+
+    def open(self, config: LowererConfig, evidence: Evidence) -> LowererHandle:
+        """A lowerer in a proved device process; the warm one, if it has the same configuration and lives."""
+        warm = self._warm
+        if warm is None or warm.config != config or not warm.process.alive:
+            self.retire()
+            warm = self._start(config, evidence)
+        uuids = [self._gpu.uuid] if self._gpu else []
+        evidence.ran_on(config.platform, uuids)
+        return LowererHandle(warm.process, config, warm.facts, evidence)
+
+    def retire(self) -> None:
+        """End the device process, so that nothing of this worker is on the card."""
+        if self._warm is not None:
+            warm, self._warm = self._warm, None
+            warm.process.close()
+
+    def _start(self, config: LowererConfig, evidence: Evidence) -> _Warm:
+        self._logs.mkdir(parents=True, exist_ok=True)
+        log = self._logs / f"device-{self._worker}-{next(self._numbers)}.log"
+        env = {**self.environment, **config.environment}
+        process = DeviceProcess(env=env, log_path=log, budget=evidence.left)
+        self._warm = _Warm(process, config, {})
+        if self._gpu is not None:
+            prove_pin(process, [self._gpu.uuid], budget=evidence.left)
+        facts: Json = process.call("open", budget=evidence.left, config=to_json(config))
+        self._warm.facts = facts
+        return self._warm
+
+
+class LowererHandle:
+    """A lowerer in its device process, as a test sees it. Every call counts as evidence."""
+
+    def __init__(
+        self, process: DeviceProcess, config: LowererConfig, facts: Json, evidence: Evidence
+    ) -> None:
+        self.name = config.name
+        self.platform = config.platform
+        self.facts = facts
+        self._process = process
+        self._evidence = evidence
+
+    @property
+    def alive(self) -> bool:
+        """Whether its device process still answers."""
+        return self._process.alive
+
+    def open_session(self, path: Path, source: Path | None = None) -> SessionHandle:
+        """Load an artifact.
+
+        :raises ShimError: the shim refused it; the message is the shim's own.
+        """
+        answer = self.call("session_open", path=str(path), source=str(source) if source else None)
+        return SessionHandle(self, answer["session"], answer["signature"])
+
+    def mapped(self) -> dict[str, list[str]]:
+        """Shared objects in the device process: name to paths."""
+        mapped: dict[str, list[str]] = self.call("mapped")
+        return mapped
+
+    def call(self, verb: str, **arguments: Any) -> Any:
+        """One call of the device process, within what is left of the test's budget."""
+        self._evidence.act()
+        return self._process.call(verb, budget=self._evidence.left, **arguments)
+
+
+class SessionHandle:
+    """One artifact, loaded in the device process.
+
+    :param signature: `entry`, and `inputs` and `outputs` as lists of {`shape`, `dtype`}.
+    """
+
+    def __init__(self, lowerer: LowererHandle, number: int, signature: Json) -> None:
+        self._lowerer = lowerer
+        self._number = number
+        self.signature = signature
+
+    @property
+    def entry(self) -> str:
+        return str(self.signature["entry"])
+
+    def invoke(
+        self,
+        arrays: Sequence[Array],
+        *,
+        function: str | None = None,
+        outputs: Sequence[Sequence[int]] | None = None,
+    ) -> list[Array]:
+        """Run once; arrays are float32 in the graph's order.
+
+        :param function: another name than the artifact's entry.
+        :param outputs: other shapes to make room for than the signature's.
+        """
+        result: list[Array] = self._lowerer.call(
+            "invoke",
+            session=self._number,
+            fn=function or self.entry,
+            arrays=list(arrays),
+            outputs=outputs,
+        )
+        return result
+
+    def repeat(
+        self, arrays: Sequence[Array], n: int, feedback: Mapping[int, int], loss: int | None = None
+    ) -> Json:
+        """Run n times inside the device process, output i replacing input `feedback[i]` after each step.
+
+        :returns: `arrays` of the last step, `seconds` and `losses`, one a step.
+        """
+        result: Json = self._lowerer.call(
+            "repeat",
+            session=self._number,
+            fn=self.entry,
+            arrays=list(arrays),
+            n=n,
+            feedback=[[output, into] for output, into in feedback.items()],
+            loss=loss,
+        )
+        return result
+
+    def close(self) -> None:
+        self._lowerer.call("session_close", session=self._number)

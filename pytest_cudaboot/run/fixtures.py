@@ -1,0 +1,170 @@
+"""The fixtures for those who write specs. They are there only in a run with `--gpus`."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+import platformdirs
+import pytest
+
+from pytest_cudaboot.errors import CanarySilentError, CudabootError, NotAsDocumentedError
+from pytest_cudaboot.lowerers.build import build_shim
+from pytest_cudaboot.model import CellKey, Gpu
+from pytest_cudaboot.probes.process import Completed, run_command
+from pytest_cudaboot.project import Project, find_project
+from pytest_cudaboot.run.devices import LowererHandle, SessionHandle
+from pytest_cudaboot.run.evidence import KEY, Evidence
+from pytest_cudaboot.run.nets import Net, load_net
+from pytest_cudaboot.run.worker import WORKER, Worker
+
+
+class Runner:
+    """Runs a command as a user would, with this worker's pin, and within what is left of the test's budget."""
+
+    def __init__(self, worker: Worker, evidence: Evidence, cwd: Path) -> None:
+        self._worker = worker
+        self._evidence = evidence
+        self._cwd = cwd
+
+    def __call__(
+        self,
+        argv: Sequence[str | os.PathLike[str]],
+        *,
+        cwd: Path | None = None,
+        env: Mapping[str, str | None] | None = None,
+        device: bool = True,
+        check: bool = True,
+    ) -> Completed:
+        """Run it to its end.
+
+        :param cwd: working directory; the test's own folder if not given.
+        :param env: changes to the pinned environment; None unsets a variable.
+        :param device: whether it may touch the card. If so, the warm device process leaves the card first; if
+            not, the card is hidden from it.
+        :raises CommandError: a recipe to run it again, if it fails and `check` is set.
+        """
+        self._evidence.act()
+        if device:
+            self._worker.devices.retire()
+        changed = {**self._worker.devices.environment, **({} if device else {"CUDA_VISIBLE_DEVICES": ""})}
+        for name, value in (env or {}).items():
+            if value is None:
+                changed.pop(name, None)
+            else:
+                changed[name] = value
+        return run_command(argv, cwd=cwd or self._cwd, env=changed, budget=self._evidence.left, check=check)
+
+
+@pytest.fixture(autouse=True)
+def _cudaboot_cell(request: pytest.FixtureRequest) -> CellKey | None:
+    """The cell that the test speaks for; it exists so that a test can be parametrized by it."""
+    cell: CellKey | None = getattr(request, "param", None)
+    return cell
+
+
+@pytest.fixture(scope="session")
+def _worker(request: pytest.FixtureRequest) -> Worker:
+    return request.config.stash[WORKER]
+
+
+@pytest.fixture
+def evidence(request: pytest.FixtureRequest) -> Evidence:
+    """The recorder of this test: figures, facts, where it ran."""
+    recorder: Evidence = request.node.stash[KEY]
+    return recorder
+
+
+@pytest.fixture
+def measure(evidence: Evidence) -> Callable[..., None]:
+    """`measure(step_ms=0.4)` adds figures to the cell."""
+    return evidence.measure
+
+
+@pytest.fixture
+def run(_worker: Worker, evidence: Evidence, tmp_path: Path) -> Runner:
+    """Run a command with this worker's pin."""
+    return Runner(_worker, evidence, tmp_path)
+
+
+@pytest.fixture(scope="session")
+def gpu(_worker: Worker) -> Gpu:
+    """The card of this worker."""
+    if _worker.gpu is None:
+        pytest.skip("this worker has no card")
+    return _worker.gpu
+
+
+@pytest.fixture(scope="session")
+def gpus(_worker: Worker) -> tuple[Gpu, ...]:
+    """The cards that the run was asked for."""
+    return _worker.plan.gpus
+
+
+@pytest.fixture(scope="session")
+def project(_worker: Worker) -> Project:
+    """The checkout under test."""
+    return find_project(_worker.plan.project, Path(_worker.plan.project))
+
+
+@pytest.fixture(scope="session")
+def pjrt_shim(project: Project, _worker: Worker) -> Path:
+    """The XLA shim, built from the project's sources by the documented line into a private folder."""
+    return build_shim(project.path, builds(), env=_worker.environ)
+
+
+@pytest.fixture
+def lowerer(
+    _cudaboot_cell: CellKey | None, pjrt_shim: Path, _worker: Worker, evidence: Evidence
+) -> LowererHandle:
+    """The cell's lowerer, in a device process that has proved its pin."""
+    name = _cudaboot_cell.lowerer if _cudaboot_cell and _cudaboot_cell.lowerer else "xla"
+    handle = _worker.devices.open(_worker.config(name, pjrt_shim, {}), evidence)
+    evidence.note(lowerer=name, plugin=_worker.plan.plugin_facts, facts=handle.facts)
+    return handle
+
+
+@pytest.fixture
+def session(lowerer: LowererHandle) -> Iterator[Callable[[Path], SessionHandle]]:
+    """A function that loads an artifact, given its path; what is open at the test's end is closed."""
+    opened: list[SessionHandle] = []
+
+    def open_one(path: Path) -> SessionHandle:
+        opened.append(lowerer.open_session(path))
+        return opened[-1]
+
+    yield open_one
+    if lowerer.alive:
+        for one in opened:
+            one.close()
+
+
+@pytest.fixture
+def net(request: pytest.FixtureRequest, project: Project) -> Net:
+    """Each net of the project, one test a net."""
+    return load_net(project, request.param)
+
+
+@pytest.fixture
+def canary() -> Callable[[str], object]:
+    """A context manager that takes a pattern: its block must fail, with a message that matches."""
+
+    @contextmanager
+    def must_fail(pattern: str) -> Iterator[None]:
+        try:
+            yield
+        except CudabootError as error:
+            if not re.search(pattern, str(error)):
+                raise NotAsDocumentedError(f"failed, but not as documented ({pattern!r}): {error}") from error
+        else:
+            raise CanarySilentError(f"nothing failed; documented is {pattern!r}")
+
+    return must_fail
+
+
+def builds() -> Path:
+    """The machine-wide folder for what is built once, keyed by its sources."""
+    return platformdirs.user_cache_path("cudaboot") / "builds"

@@ -1,0 +1,133 @@
+"""The run's record: every line is on disk before the next event, and pytest's reports become one result a test."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from pytest_cudaboot.model import ItemRecord, Json, Record, ResultRecord, Status
+from pytest_cudaboot.rules.ledger_lines import write_line
+from pytest_cudaboot.run.evidence import read_property
+from pytest_cudaboot.run.failures import Failure
+
+FAILURE = "cudaboot.failure"
+CRASHED = "???"  # what xdist calls the phase in which a worker died
+
+
+class Ledger:
+    """Append-only, one JSON line a record, flushed line by line."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.records: list[Record] = []
+        self._stream = path.open("w", encoding="utf-8")
+
+    def add(self, *records: Record) -> None:
+        """Write records, then remember them."""
+        for record in records:
+            self._stream.write(write_line(record))
+        self._stream.flush()
+        self.records.extend(records)
+
+    def close(self) -> None:
+        """No further line is coming."""
+        self._stream.close()
+
+
+@dataclass(slots=True)
+class _Phases:
+    """What has been reported of a test so far."""
+
+    seconds: float = 0.0
+    failure: Failure | None = None
+    facts: Json | None = None
+
+
+class Results:
+    """Gathers the reports of each test, and gives its result when it is complete."""
+
+    def __init__(self) -> None:
+        self.items: dict[str, ItemRecord] = {}
+        self.done: dict[str, ResultRecord] = {}
+        self._open: dict[str, _Phases] = {}
+
+    def expect(self, items: Iterable[ItemRecord]) -> None:
+        """The collected tests, so that one whose worker dies is still known by its cell."""
+        self.items.update((item.nodeid, item) for item in items)
+
+    def take(self, report: pytest.TestReport, worker: str | None) -> ResultRecord | None:
+        """Take one report; the result, if it was the test's last."""
+        phases = self._open.setdefault(report.nodeid, _Phases())
+        phases.seconds += getattr(report, "duration", 0.0)
+        phases.failure = phases.failure or _failure(report)
+        phases.facts = read_property(report.user_properties) or phases.facts
+        if report.when not in ("teardown", CRASHED):
+            return None
+        result = self._result(report.nodeid, self._open.pop(report.nodeid), worker)
+        self.done[report.nodeid] = result
+        return result
+
+    def _result(self, nodeid: str, phases: _Phases, worker: str | None) -> ResultRecord:
+        item = self.items.get(nodeid) or ItemRecord(
+            nodeid=nodeid, spec=None, role="check", lowerer=None, gpu=None
+        )
+        facts = phases.facts or {}
+        failure = phases.failure
+        return ResultRecord(
+            nodeid=nodeid,
+            spec=item.spec,
+            role=item.role,
+            lowerer=item.lowerer,
+            gpu=item.gpu,
+            status=failure.status if failure else _passed(item, facts),
+            cause=failure.cause if failure else None,
+            reason=failure.reason if failure else None,
+            platform=facts.get("platform"),
+            gpus=tuple(facts.get("gpus", ())),
+            seconds=round(phases.seconds, 3),
+            measurements=facts.get("measurements", {}),
+            evidence=facts.get("evidence", {}),
+            worker=worker,
+        )
+
+
+def attach_failure(report: pytest.TestReport, failure: Failure) -> None:
+    """Let a failure's meaning travel with its report."""
+    data = {
+        "status": failure.status,
+        "cause": failure.cause,
+        "reason": failure.reason,
+        "problem": failure.problem,
+    }
+    report.user_properties.append((FAILURE, json.dumps(data)))
+
+
+def problem_of(report: pytest.TestReport) -> str | None:
+    """Words for the verdict `environment`, if the report has some."""
+    data = _attached(report)
+    return data.get("problem") if data else None
+
+
+def _attached(report: pytest.TestReport) -> Json | None:
+    text = next((value for name, value in report.user_properties if name == FAILURE), None)
+    return dict(json.loads(str(text))) if text is not None else None
+
+
+def _failure(report: pytest.TestReport) -> Failure | None:
+    if report.when == CRASHED:
+        return Failure(status=Status.CRASHED, cause="crash", reason=str(report.longrepr))
+    if data := _attached(report):
+        return Failure(**{**data, "status": Status(data["status"])})
+    if report.failed:
+        return Failure(status=Status.FAILED, cause="assertion", reason="failed without a word")
+    return None
+
+
+def _passed(item: ItemRecord, facts: Json) -> Status:
+    """Green without evidence is not a pass, where the catalogue is concerned."""
+    idle = item.spec is not None and not facts.get("acts")
+    return Status.NO_EVIDENCE if idle else Status.PASSED

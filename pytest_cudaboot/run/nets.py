@@ -1,0 +1,91 @@
+"""A project's nets with their oracles. The oracle is the project's own Python file, loaded by its path."""
+
+from __future__ import annotations
+
+import functools
+import importlib.util
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from pytest_cudaboot.errors import ProjectError
+from pytest_cudaboot.project import Project
+
+NEEDED = ("ORACLES", "FAMILY", "UPDATES", "inputs")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Graph:
+    """One artifact with what it should compute.
+
+    :param family: of the hardest operation, for the tolerance.
+    :param updates: output index -> index of the input that it updates.
+    """
+
+    path: Path
+    entry: str
+    family: str
+    updates: Mapping[int, int]
+    _module: ModuleType
+
+    def inputs(self, seed: int) -> list[Any]:
+        """Seeded float32 inputs in the graph's order."""
+        return list(self._module.inputs(self.entry, seed))
+
+    def oracle(self, inputs: Sequence[Any]) -> list[Any]:
+        """What the graph should return, in float64."""
+        return list(self._module.ORACLES[self.entry](inputs))
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Net:
+    """A net of the project: its forward graph and its train step."""
+
+    name: str
+    forward: Graph
+    step: Graph
+
+
+def load_net(project: Project, name: str) -> Net:
+    """A net by its name.
+
+    :raises ProjectError: if the project has no oracle for it.
+    """
+    module = _oracles(project.oracles)
+    return Net(
+        name=name,
+        forward=_graph(project.forward(name), module),
+        step=_graph(project.step(name), module),
+    )
+
+
+def _graph(path: Path, module: ModuleType) -> Graph:
+    entry = path.stem
+    if entry not in module.ORACLES:
+        raise ProjectError(
+            f"{module.__file__} has no oracle for {entry!r}; it has: {', '.join(module.ORACLES)}"
+        )
+    return Graph(
+        path=path,
+        entry=entry,
+        family=module.FAMILY[entry],
+        updates=module.UPDATES[entry],
+        _module=module,
+    )
+
+
+@functools.cache
+def _oracles(path: Path) -> ModuleType:
+    if not path.is_file():
+        raise ProjectError(f"no oracles: {str(path)!r} is not there")
+    spec = importlib.util.spec_from_file_location("cudaboot_project_oracle", path)
+    if spec is None or spec.loader is None:
+        raise ProjectError(f"{str(path)!r} can not be imported")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    lacking = [name for name in NEEDED if not hasattr(module, name)]
+    if lacking:
+        raise ProjectError(f"{str(path)!r} lacks {', '.join(lacking)}")
+    return module

@@ -1,0 +1,152 @@
+"""The worker's side of a run: which tests there are, what each did, and the device process that they share."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Generator, Mapping
+from pathlib import Path
+
+import pytest
+
+from pytest_cudaboot.errors import DeviceError
+from pytest_cudaboot.lowerers.base import LowererConfig
+from pytest_cudaboot.model import Status
+from pytest_cudaboot.rules.catalog import Catalog
+from pytest_cudaboot.run import items as cells
+from pytest_cudaboot.run.devices import Devices
+from pytest_cudaboot.run.evidence import KEY, Evidence, read_property
+from pytest_cudaboot.run.failures import Failure, classify
+from pytest_cudaboot.run.lanes import HOST, LANE_VARIABLE
+from pytest_cudaboot.run.ledger import attach_failure
+from pytest_cudaboot.run.plan import Plan
+
+NAME = "cudaboot-worker"
+IN_PROCESS = "main"
+WORKER: pytest.StashKey[Worker] = pytest.StashKey()
+
+
+class Worker:
+    """One for each process that runs tests.
+
+    :param environ: the environment that this process was started with.
+    """
+
+    def __init__(self, plan: Plan, catalog: Catalog | None, name: str, environ: Mapping[str, str]) -> None:
+        self.plan = plan
+        self.catalog = catalog
+        self.name = name
+        self.environ = environ
+        self.lane = environ.get(LANE_VARIABLE, HOST)
+        self.gpu = plan.gpu(self.lane)
+        self.devices = Devices(environ, self.gpu, plan.logs, name)
+        self.deselected = 0
+
+    # -- collection --------------------------------------------------------------------------------------------
+
+    @pytest.hookimpl(trylast=True)
+    def pytest_generate_tests(self, metafunc: pytest.Metafunc) -> None:
+        """Parametrize from the controller's plan, never from what this worker sees: all must collect the same."""
+        named = cells.spec_of(metafunc.definition)
+        if named is not None:
+            planned = cells.cells_of(self.plan, named[0])
+            ids = [cells.cell_id(cell) for cell in planned]
+            metafunc.parametrize(cells.CELL, planned, indirect=True, ids=ids)
+        if "net" in metafunc.fixturenames:
+            metafunc.parametrize("net", self.plan.nets, indirect=True)
+
+    def pytest_deselected(self, items: list[pytest.Item]) -> None:
+        self.deselected += len(items)
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
+        """Leave out what is out of scope, and put prerequisites before what needs them."""
+        if self.catalog is None:
+            return
+        inside = {cell.spec for cell in self.plan.cells}
+        order = {spec: place for place, spec in enumerate(cells.bring_up_order(self.catalog))}
+        known = [(cells.spec_of(item), item) for item in items]
+        kept = [
+            (order.get(named[0], -1) if named else len(order), item)
+            for named, item in known
+            if named is None or named[0] in inside or named[0] not in order
+        ]
+        items[:] = [item for _, item in sorted(kept, key=lambda pair: pair[0])]
+
+    # -- one test ----------------------------------------------------------------------------------------------
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_runtest_setup(self, item: pytest.Item) -> None:
+        named = cells.spec_of(item)
+        deadline = time.monotonic() + cells.budget_of(item, self.catalog)
+        item.stash[KEY] = Evidence(deadline=deadline, spec=named[0] if named else None)
+
+    @pytest.hookimpl(wrapper=True, tryfirst=True)
+    def pytest_runtest_makereport(
+        self, item: pytest.Item, call: pytest.CallInfo[None]
+    ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+        report = yield
+        evidence = item.stash.get(KEY, None)
+        if call.excinfo is not None and not report.passed:
+            _explain(report, call.excinfo.value, evidence)
+        if evidence is not None and report.when != "setup":
+            report.user_properties.append(evidence.to_property())
+        return report
+
+    def pytest_report_teststatus(self, report: pytest.TestReport) -> tuple[str, str, str] | None:
+        """A pass that touched nothing is not shown as one."""
+        facts = read_property(report.user_properties)
+        if report.when == "call" and report.passed and facts and facts["spec"] and not facts["acts"]:
+            return "no evidence", "e", "NO EVIDENCE"
+        return None
+
+    # -- the device --------------------------------------------------------------------------------------------
+
+    def config(self, lowerer: str, shim: Path, extra: Mapping[str, str]) -> LowererConfig:
+        """How a lowerer is opened on this worker's device.
+
+        :param extra: environment that makes it another one, such as create options.
+        """
+        plugin = self.plan.plugin
+        environment = {"PJRT_PLUGIN": plugin, **extra} if plugin else dict(extra)
+        return LowererConfig(
+            name=lowerer,
+            platform=self.plan.platform,
+            shim=str(shim),
+            plugin=plugin,
+            environment=environment,
+        )
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_sessionfinish(self) -> None:
+        self.devices.retire()
+
+
+class XdistWorker:
+    """What a worker does only because xdist started it."""
+
+    def __init__(self, config: pytest.Config, worker: Worker) -> None:
+        self.config = config
+        self.worker = worker
+
+    def pytest_sessionstart(self, session: pytest.Session) -> None:
+        from pytest_cudaboot.run.scheduler import run_without_lookahead
+
+        run_without_lookahead(self.config, session)
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_collection_finish(self, session: pytest.Session) -> None:
+        """Before xdist tells the controller: it looks for the file as soon as it is told."""
+        worker = self.worker
+        path = Path(str(worker.plan.nodefile).format(worker.name))
+        lanes = {item.nodeid: cells.lane_of(item, worker.plan, worker.catalog) for item in session.items}
+        cells.write_facts(path, session.items, lanes, worker.deselected)
+
+
+def _explain(report: pytest.TestReport, error: BaseException, evidence: Evidence | None) -> None:
+    """Say what a failure means, while the exception is still at hand."""
+    if isinstance(error, DeviceError) and evidence is not None:
+        evidence.note(device=error.evidence)
+    failure = classify(error)
+    if report.skipped and failure.status is not Status.SKIPPED:  # an expected failure, and so no pass
+        failure = Failure(status=Status.SKIPPED, cause=None, reason=f"expected failure: {failure.reason}")
+    attach_failure(report, failure)
