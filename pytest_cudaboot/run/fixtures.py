@@ -14,7 +14,7 @@ import pytest
 from pytest_cudaboot.errors import CanarySilentError, CudabootError, NotAsDocumentedError
 from pytest_cudaboot.lowerers.build import build_shim
 from pytest_cudaboot.model import CellKey, Gpu
-from pytest_cudaboot.probes.process import Completed, run_command
+from pytest_cudaboot.probes.process import Completed, ProcessGroup, run_command, start_process
 from pytest_cudaboot.project import Project, find_project
 from pytest_cudaboot.run.devices import LowererHandle, SessionHandle
 from pytest_cudaboot.run.evidence import KEY, Evidence
@@ -47,6 +47,32 @@ class Runner:
             not, the card is hidden from it.
         :raises CommandError: a recipe to run it again, if it fails and `check` is set.
         """
+        changed = self._begin(env, device=device)
+        return run_command(argv, cwd=cwd or self._cwd, env=changed, budget=self._evidence.left, check=check)
+
+    @contextmanager
+    def background(
+        self,
+        argv: Sequence[str],
+        output: Path,
+        *,
+        cwd: Path | None = None,
+        env: Mapping[str, str | None] | None = None,
+    ) -> Iterator[ProcessGroup]:
+        """Have it run beside the test, so that it can be looked at; it is ended with the block.
+
+        :param output: where its stdout and stderr go.
+        """
+        with output.open("wb") as stream:
+            changed = self._begin(env, device=True)
+            group = start_process(argv, cwd=cwd or self._cwd, env=changed, stdout=stream, stderr=stream)
+            try:
+                yield group
+            finally:
+                group.kill()
+
+    def _begin(self, env: Mapping[str, str | None] | None, *, device: bool) -> dict[str, str]:
+        """Count the act, clear the card, and give the command's environment."""
         self._evidence.act()
         if device:
             self._worker.devices.retire()
@@ -56,7 +82,7 @@ class Runner:
                 changed.pop(name, None)
             else:
                 changed[name] = value
-        return run_command(argv, cwd=cwd or self._cwd, env=changed, budget=self._evidence.left, check=check)
+        return changed
 
 
 @pytest.fixture(autouse=True)
