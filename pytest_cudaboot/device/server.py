@@ -18,17 +18,17 @@ from typing import TYPE_CHECKING, Any
 
 from pytest_cudaboot.device import wire
 from pytest_cudaboot.errors import CudabootError, DeviceError, PeerGoneError
+from pytest_cudaboot.probes.parent import die_with
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-_PR_SET_PDEATHSIG = 1
 _LIBC = ctypes.CDLL(None)
 
 
 def main(argv: list[str]) -> None:
     sock, arena, parent, target = int(argv[0]), int(argv[1]), int(argv[2]), argv[3]
-    _die_with(parent)
+    die_with(parent)
     # Ctrl-C is the controller's to handle: it decides which calls still have to end.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     faulthandler.enable()
@@ -39,13 +39,6 @@ def main(argv: list[str]) -> None:
     _flush()
     # A plugin's destructors may crash or hang, and nothing that they would save is needed.
     os._exit(0)
-
-
-def _die_with(parent: int) -> None:
-    """Be killed when the thread that started this process ends, even if it ended before this line."""
-    _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
-    if os.getppid() != parent:
-        os._exit(1)
 
 
 def _service(target: str) -> object:

@@ -13,10 +13,12 @@ import numpy as np
 
 import pytest_cudaboot
 from pytest_cudaboot.device import cuda
-from pytest_cudaboot.errors import DeviceError
+from pytest_cudaboot.errors import DeviceError, UnsupportedError
 from pytest_cudaboot.lowerers.base import Array, Lowerer, Session, config_from_json, make_lowerer
 from pytest_cudaboot.model import Json, to_json
 from pytest_cudaboot.probes import maps
+
+UNSUPPORTED = 99
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -109,6 +111,16 @@ class DeviceService:
             if loss is not None:
                 losses.append(float(made[loss].reshape(())))
         return {"arrays": made, "seconds": seconds, "losses": losses}
+
+    def session_call(self, session: int, method: str, **arguments: Any) -> Any:
+        """Call what only some lowerer's sessions have, such as `invoke_dp` of XLA's.
+
+        After `session_call(n, "close")` the session keeps its number and its shim gets NULL for it.
+        """
+        found = None if method.startswith("_") else getattr(self._session(session), method, None)
+        if not callable(found):
+            raise UnsupportedError(f"sessions of this lowerer have no {method!r}", UNSUPPORTED)
+        return found(**arguments)
 
     def session_close(self, session: int) -> None:
         self._session(session).close()

@@ -5,6 +5,7 @@ Only plain data crosses: a peer that went mad can send nonsense, but nothing tha
 
 from __future__ import annotations
 
+import contextlib
 import json
 import math
 import mmap
@@ -62,8 +63,10 @@ class Arena:
             self._map = self._mapped(os.fstat(self.fd).st_size)
 
     def close(self) -> None:
-        # Views may still be alive, and the memory lives as long as they do.
         os.close(self.fd)
+        # A map holds a descriptor of its own. Where views are still alive, the memory lives as long as they do.
+        with contextlib.suppress(BufferError):
+            self._map.close()
 
     def _mapped(self, size: int) -> mmap.mmap:
         return mmap.mmap(self.fd, size)
@@ -93,8 +96,8 @@ class Packer:
             return value
         if isinstance(value, list | tuple):
             return [self._plain(item) for item in value]
-        if isinstance(value, np.ndarray) and value.dtype.kind in _PLAIN_KINDS:
-            return self._placed(value)
+        if isinstance(value, np.ndarray | np.generic) and value.dtype.kind in _PLAIN_KINDS:
+            return self._placed(np.asarray(value))
         if isinstance(value, dict) and ARRAY_KEY not in value and all(isinstance(key, str) for key in value):
             return {key: self._plain(item) for key, item in value.items()}
         raise TypeError(

@@ -90,7 +90,7 @@ class Shim:
         self.extras = frozenset(name for name in EXTRAS if hasattr(lib, name))
 
     def describe(self) -> Json:
-        """What the shim tells about itself and its plugin; empty if it has no word for it."""
+        """What the shim tells about its client, which it makes for that; empty if it has no word for it."""
         if "pjrt_ffi_describe" not in self.extras:
             return {}
         text = FFI.new("char[]", DESCRIPTION_BYTES)

@@ -20,7 +20,7 @@ MARKER = "pjrt_ffi_marker"
 
 
 class XlaLowerer:
-    """The shim loads the plugin when the first session is made, and keeps one client for all of them."""
+    """The shim loads the plugin when the first session is made or it is asked for facts, and keeps one client."""
 
     def __init__(self, config: LowererConfig) -> None:
         self._config = config
@@ -41,14 +41,15 @@ class XlaLowerer:
         return XlaSession(self._shim, handle, signature)
 
     def facts(self) -> Json:
-        mapped = maps.by_name(maps.shared_objects())
+        # To describe a client makes it, so what it loaded is mapped only after that.
+        description = self._shim.describe()
         return {
             "name": self._config.name,
             "platform": self._config.platform,
             "shim": str(self._shim.path),
             "extras": sorted(self._shim.extras),
-            "describe": self._shim.describe(),
-            "mapped": mapped,
+            "describe": description,
+            "mapped": maps.by_name(maps.shared_objects()),
         }
 
     def close(self) -> None:

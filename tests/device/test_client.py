@@ -1,0 +1,329 @@
+"""The device process as its client sees it: answers, refusals, and every way to end."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from pytest_cudaboot.device.client import DeviceProcess, prove_pin
+from pytest_cudaboot.errors import (
+    DeviceCrashError,
+    DeviceError,
+    DeviceHangError,
+    PinError,
+    ShimError,
+    ToolMissingError,
+    UnsupportedError,
+)
+from pytest_cudaboot.probes.procfs import process_state
+
+BUDGET = 30.0
+HERE = Path(__file__).parent
+
+Start = Callable[..., DeviceProcess]
+
+
+@pytest.fixture
+def start(tmp_path: Path) -> Iterator[Start]:
+    """Starts device processes, which all end with the test."""
+    started: list[DeviceProcess] = []
+
+    def start_one(name: str = "Service", **arguments: Any) -> DeviceProcess:
+        env = {"PATH": os.defpath, "PYTHONPATH": str(HERE), **arguments.pop("env", {})}
+        target = f"service_under_test:{name}"
+        started.append(DeviceProcess(env=env, log_path=tmp_path / "device.log", target=target, **arguments))
+        return started[-1]
+
+    yield start_one
+    for device in started:
+        device.close()
+
+
+@pytest.fixture
+def device(start: Start) -> DeviceProcess:
+    return start()
+
+
+def test_plain_data_comes_back_as_it_went(device: DeviceProcess) -> None:
+    value = {"a": [1, 2.5, None, True, "é\ud800", {"nan": float("inf")}], "b": []}
+
+    assert device.call("echo", budget=BUDGET, value=value) == value
+
+
+def test_arrays_come_back_with_shape_and_type(device: DeviceProcess) -> None:
+    arrays: list[Any] = [np.arange(6).reshape(2, 3), np.float32(2.5), np.zeros((0, 4)), np.ones((2, 2)).T]
+    back: list[Any] = device.call("echo", budget=BUDGET, value={"arrays": arrays})["arrays"]
+
+    assert [(a.shape, a.dtype) for a in back] == [(a.shape, a.dtype) for a in arrays]
+    assert [a.tolist() for a in back] == [a.tolist() for a in arrays]
+
+
+def test_results_outlive_the_next_call(device: DeviceProcess) -> None:
+    first = device.call("double", budget=BUDGET, arrays=[np.full(1000, 3, np.float32)])[0]
+    device.call("double", budget=BUDGET, arrays=[np.full(1000, 5, np.float32)])
+
+    assert set(first) == {6}
+
+
+def test_the_arena_grows_from_either_side(device: DeviceProcess) -> None:
+    floats = 3_000_000
+    grown_there = device.call("filled", budget=BUDGET, size=floats)
+    grown_here = device.call("double", budget=BUDGET, arrays=[np.ones(4 * floats, np.float32)])[0]
+
+    assert (grown_there.sum(), grown_here.sum()) == (floats, 8 * floats)
+
+
+def test_a_service_can_not_write_into_its_arguments(device: DeviceProcess) -> None:
+    with pytest.raises(DeviceError, match="ValueError: assignment destination is read-only"):
+        device.call("write_into", budget=BUDGET, array=np.ones(3))
+
+
+def test_what_is_not_plain_is_refused_before_it_is_sent(device: DeviceProcess) -> None:
+    with pytest.raises(TypeError, match=r"only plain data and arrays of numbers travel, not PosixPath"):
+        device.call("echo", budget=BUDGET, value=Path("/"))
+
+    assert device.call("echo", budget=BUDGET, value=1) == 1
+
+
+def test_an_answer_that_is_not_plain_is_an_error_of_the_service(device: DeviceProcess) -> None:
+    with pytest.raises(DeviceError, match=r"'no_data' answered: only plain data"):
+        device.call("no_data", budget=BUDGET)
+
+    assert device.alive
+
+
+def test_an_unknown_verb_lists_what_there_is(device: DeviceProcess) -> None:
+    with pytest.raises(
+        DeviceError, match=r"no verb 'fly'; this service has: babble, .*, write_into, wrong_card$"
+    ):
+        device.call("fly", budget=BUDGET)
+
+
+def test_a_private_method_is_no_verb(device: DeviceProcess) -> None:
+    with pytest.raises(DeviceError, match="no verb '__init__'"):
+        device.call("__init__", budget=BUDGET)
+
+
+def test_a_refusal_brings_its_code_and_what_was_written_meanwhile(device: DeviceProcess) -> None:
+    with pytest.raises(ShimError, match=r"^returned 4\n\[pjrt_ffi\] the reason$") as caught:
+        device.call("refuse", budget=BUDGET, code=4)
+
+    assert (type(caught.value), caught.value.code) == (ShimError, 4)
+
+
+def test_what_was_written_before_the_call_is_no_part_of_its_error(device: DeviceProcess) -> None:
+    for _ in range(2):
+        with pytest.raises(ShimError) as caught:
+            device.call("refuse", budget=BUDGET, code=1)
+
+        assert str(caught.value).count("the reason") == 1
+
+
+def test_errors_keep_their_class(device: DeviceProcess) -> None:
+    with pytest.raises(UnsupportedError, match="returned 99") as unsupported:
+        device.call("refuse", budget=BUDGET, code=99)
+    with pytest.raises(PinError, match="not that card"):
+        device.call("wrong_card", budget=BUDGET)
+
+    assert unsupported.value.code == 99
+
+
+def test_a_bug_in_the_service_shows_its_traceback_and_the_process_lives(device: DeviceProcess) -> None:
+    with pytest.raises(DeviceError, match=r"(?s)'bug' raised\nTraceback.*ZeroDivisionError: a bug") as caught:
+        device.call("bug", budget=BUDGET)
+
+    assert type(caught.value) is DeviceError
+    assert device.alive
+
+
+def test_text_in_a_buffer_of_c_is_not_late(device: DeviceProcess) -> None:
+    with pytest.raises(ShimError, match=r"look above\nfrom C"):
+        device.call("print_buffered", budget=BUDGET, text="from C")
+
+
+@pytest.mark.parametrize("name", ["SIGSEGV", "SIGABRT", "SIGKILL", "SIGBUS"])
+def test_a_crash_names_signal_and_verb_and_keeps_the_evidence(device: DeviceProcess, name: str) -> None:
+    number = signal.Signals[name]
+    with pytest.raises(DeviceCrashError, match=rf"died of {name} during 'crash'\non the way down") as caught:
+        device.call("crash", budget=BUDGET, number=int(number))
+
+    evidence = caught.value.evidence
+    assert (evidence["returncode"], evidence["verb"], evidence["survivors"]) == (-number, "crash", [])
+    assert evidence["log_tail"].startswith("on the way down")
+    assert not device.alive
+
+
+def test_a_segmentation_fault_shows_where_python_was(device: DeviceProcess) -> None:
+    with pytest.raises(
+        DeviceCrashError, match=r"Fatal Python error: Segmentation fault(?s:.)*in echo_address"
+    ):
+        device.call("echo_address", budget=BUDGET)
+
+
+def test_an_exit_says_its_status(device: DeviceProcess) -> None:
+    with pytest.raises(DeviceCrashError, match=r"exit status 3 during 'leave'"):
+        device.call("leave", budget=BUDGET, status=3)
+
+
+def test_a_hang_shows_its_stacks_and_is_killed(device: DeviceProcess) -> None:
+    started = time.monotonic()
+    with pytest.raises(DeviceHangError, match=r"did not answer 'hang' within 0.5 s; killed") as caught:
+        device.call("hang", budget=0.5)
+
+    assert time.monotonic() - started < 5
+    assert "service_under_test.py" in caught.value.evidence["log_tail"]
+    assert re.search(r"line \d+ in hang", str(caught.value))
+    assert process_state(device.pid) is None
+
+
+def test_after_the_end_each_call_says_so_at_once(device: DeviceProcess) -> None:
+    with pytest.raises(DeviceHangError):
+        device.call("hang", budget=0.2)
+
+    with pytest.raises(DeviceError, match=r"'echo' was not sent: device process \d+ did not answer 'hang'"):
+        device.call("echo", budget=BUDGET, value=1)
+    assert device.broken is not None
+
+
+@pytest.mark.parametrize(
+    ("verb", "arguments", "message"),
+    [
+        ("hush", {}, r"no longer answers \(the other end closed with 4 of 4 bytes missing\) during 'hush'"),
+        ("torn", {}, r"exit status 0 during 'torn'"),
+        ("babble", {"data": "ffffffff"}, r"no longer answers \(a frame of 4294967295 bytes was announced"),
+        ("babble", {"data": "02000000" + b"{]".hex()}, r"\(a frame of 2 bytes makes no sense"),
+        ("babble", {"data": "02000000" + b"[]".hex()}, r"\(a frame of 2 bytes makes no sense"),
+    ],
+)
+def test_a_process_that_went_mad_is_ended(
+    device: DeviceProcess, verb: str, arguments: dict[str, str], message: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("pytest_cudaboot.device.client.EXIT_SECONDS", 0.5)
+    with pytest.raises(DeviceCrashError, match=message):
+        device.call(verb, budget=BUDGET, **arguments)
+
+    assert process_state(device.pid) is None
+
+
+def test_a_fork_that_keeps_the_channel_open_does_not_hide_the_crash(device: DeviceProcess) -> None:
+    with pytest.raises(DeviceCrashError, match=r"died of SIGKILL during 'fork_and_crash'\n\d+") as caught:
+        device.call("fork_and_crash", budget=BUDGET)
+
+    assert process_state(int(caught.value.evidence["log_tail"])) is None
+
+
+def test_grandchildren_end_with_the_process(device: DeviceProcess) -> None:
+    grandchild = device.call("grandchild", budget=BUDGET)
+    assert process_state(grandchild) is not None
+
+    device.close()
+
+    assert process_state(grandchild) is None
+
+
+def test_an_interrupt_ends_the_process_since_its_answer_would_be_taken_for_another(
+    device: DeviceProcess, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupted(*_: object) -> bytes:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("pytest_cudaboot.device.wire.Channel.receive", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        device.call("echo", budget=BUDGET, value=1)
+
+    assert not device.alive
+    assert process_state(device.pid) is None
+
+
+def test_control_c_is_the_controllers(device: DeviceProcess) -> None:
+    assert device.call("interruptible", budget=BUDGET) == "still here"
+
+
+def test_closing_is_in_order_and_may_be_repeated(device: DeviceProcess) -> None:
+    device.close()
+    device.close()
+
+    assert device.evidence["returncode"] == 0
+    assert device.log_path.read_text() == "closed in order\n"
+
+
+def test_a_process_that_was_closed_says_so(device: DeviceProcess) -> None:
+    device.close()
+
+    with pytest.raises(DeviceError, match=r"'echo' was not sent: device process \d+ was closed"):
+        device.call("echo", budget=BUDGET, value=1)
+
+
+def test_a_service_that_can_not_be_made_is_a_crash_at_the_start(start: Start) -> None:
+    with pytest.raises(
+        DeviceCrashError, match=r"(?s)exit status 1 during 'start'.*RuntimeError: no such thing here"
+    ):
+        start("Failing")
+
+
+def test_a_service_that_never_starts_is_a_hang(start: Start) -> None:
+    with pytest.raises(DeviceHangError, match=r"did not answer 'start' within 0.5 s"):
+        start("Slow", budget=0.5)
+
+
+def test_a_missing_interpreter_is_named_and_leaves_nothing(start: Start) -> None:
+    before = descriptors()
+    with pytest.raises(ToolMissingError, match="no program '/nowhere/python'"):
+        start(python="/nowhere/python")
+
+    assert descriptors() == before
+
+
+def test_no_descriptor_is_left_open(start: Start) -> None:
+    start().close()
+    before = descriptors()
+    crashed = start()
+    with pytest.raises(DeviceCrashError):
+        crashed.call("leave", budget=BUDGET, status=1)
+
+    assert descriptors() == before
+
+
+def test_it_imports_nothing_of_pytest_nor_of_the_floors_above(start: Start) -> None:
+    loaded = start(env={"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}).call("modules", budget=BUDGET)
+    ours = {name.split(".")[1] for name in loaded if name.startswith("pytest_cudaboot.")}
+
+    assert not {name.partition(".")[0] for name in loaded} & {
+        "pytest",
+        "_pytest",
+        "xdist",
+        "execnet",
+        "pluggy",
+    }
+    assert ours <= {"errors", "model", "rules", "probes", "lowerers", "project", "device"}
+
+
+def test_a_lock_of_the_card_is_inherited_also_by_its_children(start: Start, tmp_path: Path) -> None:
+    with (tmp_path / "lock").open("w") as lock:
+        assert start(pass_fds=[lock.fileno()]).call("inherited", budget=BUDGET, fd=lock.fileno()) is True
+
+
+def test_a_pin_that_holds_is_silent(start: Start) -> None:
+    prove_pin(start(env={"CUDA_VISIBLE_DEVICES": "GPU-a"}), ["GPU-a"])
+
+
+def test_a_pin_that_does_not_hold_names_both_lists(start: Start) -> None:
+    pinned = start(env={"CUDA_VISIBLE_DEVICES": "GPU-b"})
+
+    with pytest.raises(
+        PinError, match=r"sees \['GPU-b'\], but was pinned to \['GPU-a'\] \(CUDA_VIS.*='GPU-b'\)"
+    ):
+        prove_pin(pinned, ["GPU-a"])
+
+
+def descriptors() -> set[str]:
+    """What is open in this process, apart from the descriptor that looks."""
+    return {entry.name for entry in Path("/proc/self/fd").iterdir() if entry.exists()}
