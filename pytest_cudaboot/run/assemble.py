@@ -8,7 +8,7 @@ import site
 import sys
 import tempfile
 import uuid
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -118,12 +118,23 @@ def assemble(
 
 def find_plugin(project: Project, box: Box, environ: Mapping[str, str]) -> Plugin:
     """The PJRT plugin for the cards, or for the CPU; a miss is a fact of the run, not an error."""
-    places = [Path(place) for place in (*site.getsitepackages(), *sys.path) if place]
+    if box.gpus:
+        return find_cuda_plugin(project, box, environ)
+    return _found(lambda: toolchain.find_cpu_plugin(environ, _site_packages()))
+
+
+def find_cuda_plugin(project: Project, box: Box, environ: Mapping[str, str]) -> Plugin:
+    """The installed CUDA plugin; it need not have a card to be looked at."""
+    return _found(lambda: toolchain.find_cuda_plugin(environ, project.path, _site_packages(), box.cuda))
+
+
+def _site_packages() -> list[Path]:
+    return [Path(place) for place in (*site.getsitepackages(), *sys.path) if place]
+
+
+def _found(search: Callable[[], toolchain.Found]) -> Plugin:
     try:
-        if box.gpus:
-            found = toolchain.find_cuda_plugin(environ, project.path, places, box.cuda)
-        else:
-            found = toolchain.find_cpu_plugin(environ, places)
+        found = search()
     except ToolMissingError as miss:
         return Plugin(path=None, facts={"path": None, "absence": str(miss)})
     distribution = toolchain.distribution_of(found.path)
@@ -145,7 +156,7 @@ def conditions(
     return {
         "gpu": None if on_cards else NO_CARD,
         "device": missing,
-        "cuda-plugin": missing if on_cards else "no CUDA plugin is used without a card",
+        "cuda-plugin": find_cuda_plugin(project, box, environ).facts.get("absence"),
         "cpu-plugin": "the run is on cards" if on_cards else missing,
         "compiler": None if shutil.which("iree-compile", path=environ.get("PATH")) else "no iree-compile",
         "git": None if (project.path / ".git").exists() else "the project is no checkout",
@@ -176,6 +187,7 @@ def _plan(parts: Parts) -> Plan:
         gpus=parts.box.gpus,
         plugin=parts.plugin.path,
         plugin_facts=parts.plugin.facts,
+        cuda_plugin=find_cuda_plugin(project, parts.box, parts.environ).path,
         project=str(project.path),
         nets=project.nets,
         document=str(project.document) if project.document else None,

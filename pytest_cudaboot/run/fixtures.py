@@ -142,6 +142,22 @@ def pjrt_shim(project: Project, _worker: Worker) -> Path:
     return build_shim(project.path, builds(), env=_worker.environ)
 
 
+@pytest.fixture(scope="session")
+def pjrt_plugin(_worker: Worker) -> Path:
+    """The PJRT plugin of this run's platform: the CUDA one on cards, else the CPU one."""
+    if _worker.plan.plugin is None:
+        pytest.skip(f"no PJRT plugin: {_worker.plan.plugin_facts['absence']}")
+    return Path(_worker.plan.plugin)
+
+
+@pytest.fixture(scope="session")
+def cuda_plugin(_worker: Worker) -> Path:
+    """The installed CUDA plugin, with or without a card."""
+    if _worker.plan.cuda_plugin is None:
+        pytest.skip("no CUDA plugin is installed")
+    return Path(_worker.plan.cuda_plugin)
+
+
 @pytest.fixture
 def lowerer(
     _cudaboot_cell: CellKey | None, pjrt_shim: Path, _worker: Worker, evidence: Evidence

@@ -18,6 +18,7 @@ class Plan:
     :param platform: `cuda` if cards were asked for, else `cpu`.
     :param plugin: path of the PJRT plugin for that platform, or null where none was found.
     :param plugin_facts: its distribution, version, and how it was found (or every place that was tried).
+    :param cuda_plugin: path of the installed CUDA plugin, whatever the platform, or null.
     :param catalog: path of the catalogue, or null for a user's own tests.
     :param cells: the planned cells, in document order.
     :param complete: whether the whole suite was asked for, rather than some of its files.
@@ -31,6 +32,7 @@ class Plan:
     gpus: tuple[Gpu, ...]
     plugin: str | None
     plugin_facts: Json
+    cuda_plugin: str | None
     project: str
     nets: tuple[str, ...]
     document: str | None
