@@ -19,6 +19,18 @@ if TYPE_CHECKING:
 
 _MAGIC = b"\x7fELF"
 
+# What the parser raises over a file that lies: it checks little, and follows any offset.
+_STUMBLES = (
+    ELFError,
+    ELFParseError,
+    ConstructError,
+    ValueError,
+    AttributeError,
+    TypeError,
+    AssertionError,
+    OSError,
+)
+
 
 def is_elf(path: Path) -> bool:
     """Whether a file begins as an ELF file does; a truncated one still does."""
@@ -102,15 +114,7 @@ def _opened(path: Path) -> Iterator[Any]:
     with path.open("rb") as file:
         try:
             yield ELFFile(file)
-        except (
-            ELFError,
-            ELFParseError,
-            ConstructError,
-            ValueError,
-            AttributeError,
-            TypeError,
-            AssertionError,
-        ) as error:
+        except _STUMBLES as error:
             size = path.stat().st_size
             raise DataError(
                 f"{path} is a damaged ELF file ({size} bytes): {str(error) or type(error).__name__}"
