@@ -199,7 +199,8 @@ def _package_folders(path: Path) -> list[Path]:
 
 
 def _distribution(folder: Path) -> Distribution:
-    metadata = (folder / "METADATA").read_text(errors="replace")
+    file = folder / "METADATA"
+    metadata = file.read_text(errors="replace") if file.is_file() else ""
     name, version = (re.search(rf"^{key}: *(\S+)", metadata, re.MULTILINE) for key in ("Name", "Version"))
     fallback = folder.name.removesuffix(".dist-info").partition("-")
     return Distribution(name=name[1] if name else fallback[0], version=version[1] if version else fallback[2])
