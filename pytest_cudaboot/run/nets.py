@@ -13,7 +13,7 @@ from typing import Any
 from pytest_cudaboot.errors import ProjectError
 from pytest_cudaboot.project import Project
 
-NEEDED = ("ORACLES", "FAMILY", "UPDATES", "inputs")
+NEEDED = ("ORACLES", "FAMILY", "UPDATES", "RATE", "inputs")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -22,12 +22,14 @@ class Graph:
 
     :param family: of the hardest operation, for the tolerance.
     :param updates: output index -> index of the input that it updates.
+    :param rate: index of the input that is the learning rate, or null.
     """
 
     path: Path
     entry: str
     family: str
     updates: Mapping[int, int]
+    rate: int | None
     _module: ModuleType
 
     def inputs(self, seed: int) -> list[Any]:
@@ -72,6 +74,7 @@ def _graph(path: Path, module: ModuleType) -> Graph:
         entry=entry,
         family=module.FAMILY[entry],
         updates=module.UPDATES[entry],
+        rate=module.RATE.get(entry),
         _module=module,
     )
 

@@ -1,0 +1,142 @@
+"""What the specs share: a private checkout of the project, its trainer, and how a trainer's output is read."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pytest_cudaboot.lowerers.build import build_program
+from pytest_cudaboot.probes.maps import shared_objects
+from pytest_cudaboot.probes.process import Completed
+from pytest_cudaboot.project import Project, suite_root
+from pytest_cudaboot.run.evidence import Evidence
+from pytest_cudaboot.run.fixtures import Runner, builds
+from pytest_cudaboot.run.worker import WORKER
+
+SOURCES = ("ffi", "nets")
+SHIM = "libpjrt_ffi.so"
+ENDLESS = "100000000"  # steps: more than anybody waits for
+MARGIN = 2.0  # seconds of budget that are kept for saying what was wrong
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    if config.getoption("gpus", None) is None:
+        raise pytest.UsageError("the acceptance suite needs --gpus: a list of cards, `all`, `auto` or `none`")
+
+
+@dataclass(frozen=True, slots=True)
+class Trained:
+    """What a trainer printed: its header, the records of its steps, and what it evaluated to."""
+
+    header: dict[str, Any]
+    steps: list[dict[str, Any]]
+    evaluation: dict[str, Any]
+
+    @property
+    def losses(self) -> list[float]:
+        return [float(step["loss"]) for step in self.steps]
+
+
+@pytest.fixture(scope="session")
+def trainer_program(project: Project, request: pytest.FixtureRequest) -> Path:
+    """The native trainer, built from the project's sources into a private folder."""
+    environ = request.config.stash[WORKER].environ
+    return build_program(project.path, "ffi/trainer.c", builds(), ["-ldl", "-lm"], env=environ)
+
+
+@pytest.fixture
+def sources(project: Project, tmp_path: Path) -> Path:
+    """A private copy of the project, as a user has just cloned it: nothing is built."""
+    root = tmp_path / "checkout"
+    for folder in SOURCES:
+        shutil.copytree(
+            project.path / folder, root / folder, ignore=shutil.ignore_patterns("*.so", "__pycache__")
+        )
+    (root / "data").symlink_to(project.data)
+    return root
+
+
+@pytest.fixture
+def checkout(sources: Path, pjrt_shim: Path, trainer_program: Path) -> Path:
+    """The same with shim and trainer built."""
+    shutil.copy2(pjrt_shim, sources / "ffi" / SHIM)
+    shutil.copy2(trainer_program, sources / "trainer")
+    return sources
+
+
+@pytest.fixture
+def train(run: Runner, checkout: Path, pjrt_plugin: Path, evidence: Evidence) -> Callable[..., Trained]:
+    """A function that trains a net in the checkout, on this worker's device, and reads what was printed."""
+
+    def train_net(net: str, *options: str, env: dict[str, str | None] | None = None) -> Trained:
+        variables: dict[str, str | None] = {"PJRT_PLUGIN": str(pjrt_plugin), **(env or {})}
+        trained = read_trace(run(["./trainer", net, "data", *options], cwd=checkout, env=variables))
+        device = trained.header["device"]
+        evidence.ran_on(trained.header["platform"], [] if device == "cpu" else [device])
+        return trained
+
+    return train_net
+
+
+@pytest.fixture
+def attempt(run: Runner, checkout: Path) -> Callable[[str | None], Completed]:
+    """A function that has the trainer make one step with that `PJRT_PLUGIN` (None: unset), whatever becomes of it."""
+
+    def train_one_step(plugin: str | None) -> Completed:
+        argv = ["./trainer", "linear", "data", "--steps", "1"]
+        return run(argv, cwd=checkout, env={"PJRT_PLUGIN": plugin}, check=False)
+
+    return train_one_step
+
+
+def read_trace(done: Completed) -> Trained:
+    """The JSON lines of a trainer that ran to its end."""
+    header, *steps, evaluation = (json.loads(line) for line in done.stdout.splitlines())
+    assert (header["kind"], evaluation["kind"]) == ("header", "eval")
+    return Trained(header, steps, evaluation)
+
+
+@pytest.fixture
+def device(request: pytest.FixtureRequest) -> str:
+    """What a process of this worker must say of its device: the card's UUID, or `cpu`."""
+    gpu = request.config.stash[WORKER].gpu
+    return gpu.uuid if gpu is not None else "cpu"
+
+
+@pytest.fixture
+def mapped_while_training(
+    run: Runner, checkout: Path, pjrt_plugin: Path, tmp_path: Path, evidence: Evidence
+) -> Callable[..., list[str]]:
+    """A function that looks at the shared objects of a trainer in the middle of its work."""
+
+    def look(env: dict[str, str | None] | None = None) -> list[str]:
+        variables: dict[str, str | None] = {"PJRT_PLUGIN": str(pjrt_plugin), **(env or {})}
+        output = tmp_path / "trainer.log"
+        argv = ["./trainer", "linear", "data", "--steps", ENDLESS]
+        with run.background(argv, output, cwd=checkout, env=variables) as trainer:
+            while '"kind":"step"' not in output.read_text():
+                assert not trainer.wait(0.05), f"the trainer ended early: {output.read_text()}"
+                assert evidence.left > MARGIN, f"no step within the budget: {output.read_text()}"
+            return sorted(mapped.path for mapped in shared_objects(trainer.pid))
+
+    return look
+
+
+@pytest.fixture
+def stand_in(run: Runner, tmp_path: Path) -> Callable[..., Path]:
+    """A function that builds a shim which only has (or lacks) symbols; `fixtures/broken/shims/stand_in.c` says which."""
+
+    def build(name: str, *defines: str) -> Path:
+        source = suite_root() / "fixtures" / "broken" / "shims" / "stand_in.c"
+        made = tmp_path / name
+        flags = [f"-D{define}" for define in defines]
+        run(["gcc", "-fPIC", "-shared", *flags, source, "-o", made], device=False)
+        return made
+
+    return build

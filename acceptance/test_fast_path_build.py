@@ -1,0 +1,254 @@
+"""Fast path: XLA/PJRT, what is installed and built. BOOTSTRAP.md#fast-path-xlapjrt-no-compiler-to-build"""
+
+from __future__ import annotations
+
+import importlib.metadata
+import re
+import shlex
+import shutil
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from pytest_cudaboot.errors import ShimError
+from pytest_cudaboot.lowerers.build import SHIM_LINE
+from pytest_cudaboot.probes import elf
+from pytest_cudaboot.probes.process import Completed
+from pytest_cudaboot.probes.toolchain import distribution_of
+from pytest_cudaboot.project import Project, suite_root
+from pytest_cudaboot.rules.document import code_blocks
+from pytest_cudaboot.run.devices import LowererHandle, SessionHandle
+from pytest_cudaboot.run.fixtures import Runner
+from pytest_cudaboot.run.nets import Net
+
+SEED = 21
+C_LIBRARY = {"libc.so.6", "libdl.so.2", "libm.so.6", "ld-linux-x86-64.so.2", "ld-linux-aarch64.so.1"}
+PLUGIN_FOLDERS = re.compile(r"(jax_plugins|xla_plugins)/xla_\w+/|[\w.]+\.dist-info/")
+WARNINGS = ("-Wall", "-Wextra", "-Werror")
+GUARD = 1
+
+
+@pytest.mark.spec("fast.plugin-only")
+def test_the_package_is_the_plugin_only(cuda_plugin: Path, measure: Callable[..., None]) -> None:
+    found = distribution_of(cuda_plugin)
+    assert found is not None, f"{cuda_plugin} belongs to no installed package"
+    package = importlib.metadata.distribution(found.name)
+    files = [str(path) for path in package.files or ()]
+
+    assert [path for path in files if not PLUGIN_FOLDERS.match(path)] == []
+    assert [path for path in files if path.endswith(".so")] == [
+        f"jax_plugins/{cuda_plugin.parent.name}/{cuda_plugin.name}"
+    ]
+    assert package.requires in (None, [])
+    measure(plugin_bytes=cuda_plugin.stat().st_size, plugin_version=found.version)
+
+
+@pytest.mark.spec("fast.prebuilt")
+@pytest.mark.parametrize("package", ["jax-cuda12-pjrt", "jax-cuda13-pjrt"])
+def test_the_plugin_installs_without_a_compiler(run: Runner, tmp_path: Path, package: str) -> None:
+    run([sys.executable, "-m", "venv", "bare"], device=False)
+    python = tmp_path / "bare" / "bin" / "python"
+
+    run(
+        [python, "-m", "pip", "install", "--only-binary=:all:", package],
+        env={"PATH": str(python.parent)},
+        device=False,
+    )
+
+    installed = run([python, "-m", "pip", "list", "--format=freeze", "--exclude", "pip"], device=False).stdout
+    assert [line.partition("==")[0] for line in installed.split() if not line.startswith("setuptools")] == [
+        package
+    ]
+    assert len(list((tmp_path / "bare").rglob("xla_cuda_plugin.so"))) == 1
+
+
+@pytest.mark.spec("fast.one-liner")
+def test_the_documented_line_builds_the_shim(run: Runner, sources: Path, project: Project) -> None:
+    line = _documented_line(project, "gcc -fPIC")
+
+    done = run(line, cwd=sources, device=False)
+
+    assert done.stderr == ""
+    assert elf.is_elf(sources / "ffi" / "libpjrt_ffi.so")
+    assert tuple(line) == SHIM_LINE, "the document's line is not the one that the gate builds by"
+
+
+@pytest.mark.spec("fast.one-liner")
+@pytest.mark.parametrize("compiler", ["gcc", "clang"])
+def test_the_sources_compile_without_a_warning(
+    run: Runner, sources: Path, compiler: str, measure: Callable[..., None]
+) -> None:
+    if compiler == "clang" and shutil.which(compiler) is None:
+        measure(clang="absent")
+        return
+    run([compiler, *SHIM_LINE[1:], *WARNINGS], cwd=sources, device=False)
+
+
+@pytest.mark.spec("fast.shim-links")
+def test_the_shim_links_the_c_library_only(pjrt_shim: Path, measure: Callable[..., None]) -> None:
+    needed = elf.needed(pjrt_shim)
+
+    measure(shim_needs=list(needed), shim_bytes=pjrt_shim.stat().st_size)
+    assert set(needed) <= C_LIBRARY
+
+
+@pytest.mark.spec("fast.c-api")
+def test_the_plugin_speaks_the_c_api(
+    session: Callable[[Path], SessionHandle], lowerer: LowererHandle, net: Net, measure: Callable[..., None]
+) -> None:
+    session(net.forward.path).invoke(net.forward.inputs(SEED))
+
+    told = lowerer.call("facts")["describe"]
+    assert told["platform"] == lowerer.platform
+    assert told["api"][0] == 0
+    measure(pjrt_api=told["api"], platform_version=told.get("platform_version"))
+
+
+@pytest.mark.spec("fast.c-api")
+def test_a_newer_minor_version_is_fine(
+    attempt: Callable[[str], Completed], saboteur: Callable[[str], Path]
+) -> None:
+    done = attempt(str(saboteur("newer_minor")))
+
+    assert "version" not in done.stderr
+
+
+@pytest.mark.spec("fast.c-api", role="canary")
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        pytest.param("other_major", r"1\.0.*0\.\d+|0\.\d+.*1\.0", id="another major version: both are named"),
+        pytest.param(
+            "short_table", r"PJRT_\w+|struct_size", id="a table too short for a function that is called"
+        ),
+        pytest.param(
+            "demanding", r"expected \d+.*got \d+|struct_size", id="argument structs longer than ours"
+        ),
+        pytest.param("no_entry", r"GetPjrtApi", id="no entry point"),
+        pytest.param("null_table", r"NULL|no table|table", id="no table"),
+    ],
+)
+def test_a_plugin_of_another_api_is_refused(
+    attempt: Callable[[str], Completed], saboteur: Callable[[str], Path], name: str, words: str
+) -> None:
+    done = attempt(str(saboteur(name)))
+
+    assert done.returncode == 1
+    assert re.search(rf"\[pjrt_ffi\] .*({words})", done.stderr)
+
+
+@pytest.mark.spec("fast.input-shapes")
+def test_inputs_of_the_right_shape_are_taken(session: Callable[[Path], SessionHandle], net: Net) -> None:
+    opened = session(net.step.path)
+
+    made = opened.invoke(net.step.inputs(SEED))
+
+    assert [list(array.shape) for array in made] == [
+        output["shape"] for output in opened.signature["outputs"]
+    ]
+
+
+@pytest.mark.spec("fast.input-shapes", role="canary")
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        pytest.param(lambda arrays: arrays[:-1], r"takes \d+ inputs, the caller gives \d+", id="one too few"),
+        pytest.param(
+            lambda arrays: [*arrays, arrays[0]], r"takes \d+ inputs, the caller gives", id="one too many"
+        ),
+        pytest.param(
+            lambda arrays: [arrays[0], arrays[1].T.copy(), *arrays[2:]],
+            r"input 1 of @\w+: the module wants tensor<784x\d+xf32>, the caller gives tensor<\d+x784xf32>",
+            id="transposed: as many bytes, another shape",
+        ),
+        pytest.param(
+            lambda arrays: [arrays[0], arrays[1].reshape(-1), *arrays[2:]],
+            r"input 1 of @\w+: the module wants tensor<784x\d+xf32>, the caller gives tensor<\d+xf32>",
+            id="flattened: as many bytes, another rank",
+        ),
+        pytest.param(
+            lambda arrays: [arrays[0][:-1], *arrays[1:]],
+            r"input 0 of @\w+: the module wants tensor<128x784xf32>, the caller gives tensor<127x784xf32>",
+            id="one row too few",
+        ),
+    ],
+)
+def test_other_inputs_are_refused_and_the_session_lives_on(
+    session: Callable[[Path], SessionHandle],
+    net: Net,
+    change: Callable[[list[np.ndarray]], list[np.ndarray]],
+    words: str,
+) -> None:
+    opened, inputs = session(net.step.path), net.step.inputs(SEED)
+
+    with pytest.raises(ShimError, match=words) as refusal:
+        opened.invoke(change(inputs))
+
+    assert refusal.value.code == GUARD
+    assert len(opened.invoke(inputs)) == len(opened.signature["outputs"])
+
+
+@pytest.mark.spec("fast.input-shapes", role="canary")
+def test_too_little_room_for_the_outputs_is_refused(
+    session: Callable[[Path], SessionHandle], net: Net
+) -> None:
+    opened, inputs = session(net.step.path), net.step.inputs(SEED)
+    shapes = [output["shape"] for output in opened.signature["outputs"]]
+
+    with pytest.raises(
+        ShimError, match=rf"returns {len(shapes)} outputs, the caller supplied {len(shapes) - 1}"
+    ):
+        opened.invoke(inputs, outputs=shapes[:-1])
+    with pytest.raises(ShimError, match="output 0 size mismatch"):
+        opened.invoke(inputs, outputs=[[1], *shapes[1:]])
+
+
+@pytest.mark.spec("fast.input-shapes", role="canary")
+def test_another_function_is_refused(session: Callable[[Path], SessionHandle], net: Net) -> None:
+    opened = session(net.forward.path)
+
+    with pytest.raises(
+        ShimError, match=rf"{net.forward.entry}.*no_such_entry|no_such_entry.*{net.forward.entry}"
+    ):
+        opened.invoke(net.forward.inputs(SEED), function="m.no_such_entry")
+
+
+@pytest.mark.spec("fast.input-shapes", role="canary")
+def test_float_bits_are_not_taken_for_integers(
+    session: Callable[[Path], SessionHandle], tmp_path: Path
+) -> None:
+    path = tmp_path / "integers.mlir"
+    path.write_text(
+        "module @m {\n  func.func @integers(%a: tensor<4xi32>) -> tensor<4xi32> {\n"
+        "    return %a : tensor<4xi32>\n  }\n}\n"
+    )
+
+    with pytest.raises(ShimError, match="tensor<4xi32>"):
+        session(path).invoke([np.zeros(4, np.float32)])
+
+
+@pytest.fixture
+def saboteur(run: Runner, tmp_path: Path) -> Callable[[str], Path]:
+    """A function that builds a plugin which is broken in one way; `fixtures/broken/plugins` has them."""
+
+    def build(name: str) -> Path:
+        made = tmp_path / f"{name}.so"
+        source = suite_root() / "fixtures" / "broken" / "plugins" / f"{name}.c"
+        run(["gcc", "-fPIC", "-shared", source, "-o", made], device=False)
+        return made
+
+    return build
+
+
+def _documented_line(project: Project, start: str) -> list[str]:
+    """The first shell line of the document with that beginning, in words; a trailing comment is not of it."""
+    assert project.document is not None
+    lines = [
+        line
+        for block in code_blocks(project.document.read_text(), "bash")
+        for line in block.text.splitlines()
+    ]
+    return shlex.split(next(line for line in lines if line.startswith(start)), comments=True)

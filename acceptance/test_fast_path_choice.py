@@ -1,0 +1,265 @@
+"""Fast path: XLA/PJRT, how shim and plugin are found. BOOTSTRAP.md#fast-path-xlapjrt-no-compiler-to-build"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from pytest_cudaboot.probes.process import Completed
+from pytest_cudaboot.run.fixtures import Runner
+
+UNSET: dict[str, str | None] = {
+    "LEAN_MLIR_LOWERER": None,
+    "LEAN_MLIR_LOWERER_SO": None,
+    "LD_LIBRARY_PATH": None,
+}
+VENV_PLUGIN = ".venv/lib/python3.12/site-packages/jax_plugins/xla_cuda{}/xla_cuda_plugin.so"
+
+
+@pytest.fixture
+def which(run: Runner, checkout: Path) -> Callable[..., Completed]:
+    """A function that asks the trainer which shim it would use; it touches no device."""
+
+    def ask(cwd: Path = checkout, **env: str) -> Completed:
+        return run(
+            [checkout / "trainer", "--which"], cwd=cwd, env={**UNSET, **env}, device=False, check=False
+        )
+
+    return ask
+
+
+@pytest.fixture
+def shims(checkout: Path, stand_in: Callable[..., Path]) -> Callable[..., None]:
+    """A function that leaves exactly these shims in the checkout's ffi/: `xla`, `iree`."""
+    iree = stand_in("libiree_ffi.so")
+
+    def leave(*names: str) -> None:
+        if "xla" not in names:
+            (checkout / "ffi" / "libpjrt_ffi.so").unlink()
+        if "iree" in names:
+            iree.rename(checkout / "ffi" / "libiree_ffi.so")
+
+    return leave
+
+
+def loaded(done: Completed) -> tuple[str, str]:
+    """What loaded, by its marker, and from where."""
+    assert done.returncode == 0, done.stderr
+    record = json.loads(done.stdout)
+    return record["lowerer"], record["shim"]
+
+
+def refused(done: Completed) -> str:
+    """What was said instead of loading anything."""
+    assert (done.returncode, done.stdout) == (1, "")
+    return done.stderr
+
+
+@pytest.mark.spec("fast.choice")
+@pytest.mark.parametrize(
+    ("env", "kind"),
+    [
+        pytest.param({}, "xla", id="no variable: XLA"),
+        pytest.param({"LEAN_MLIR_LOWERER": "", "LEAN_MLIR_LOWERER_SO": ""}, "xla", id="empty is as unset"),
+        pytest.param({"LEAN_MLIR_LOWERER": "xla"}, "xla", id="xla"),
+        pytest.param({"LEAN_MLIR_LOWERER": "pjrt"}, "xla", id="pjrt is another name of xla"),
+        pytest.param({"LEAN_MLIR_LOWERER": "iree"}, "iree", id="iree"),
+        pytest.param(
+            {"LEAN_MLIR_LOWERER_SO": "ffi/libiree_ffi.so"}, "iree", id="a file, known by its marker"
+        ),
+        pytest.param({"LEAN_MLIR_LOWERER_SO": "ffi/libpjrt_ffi.so"}, "xla", id="a file of the other kind"),
+    ],
+)
+def test_what_is_reported_is_what_loaded(
+    which: Callable[..., Completed], shims: Callable[..., None], env: dict[str, str], kind: str
+) -> None:
+    shims("xla", "iree")
+
+    assert loaded(which(**env))[0] == kind
+
+
+@pytest.mark.spec("fast.choice")
+def test_a_library_path_injects_another_shim(
+    which: Callable[..., Completed], checkout: Path, tmp_path: Path
+) -> None:
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    (checkout / "ffi" / "libpjrt_ffi.so").rename(elsewhere / "libpjrt_ffi.so")
+
+    assert loaded(which(LD_LIBRARY_PATH=str(elsewhere))) == ("xla", str(elsewhere / "libpjrt_ffi.so"))
+
+
+@pytest.mark.spec("fast.choice", role="canary")
+@pytest.mark.parametrize(
+    ("present", "env", "words"),
+    [
+        pytest.param((), {}, "libpjrt_ffi.so.*libiree_ffi.so", id="nothing there: every name that was tried"),
+        pytest.param(("iree",), {"LEAN_MLIR_LOWERER": "xla"}, "xla", id="xla asked for, only IREE there"),
+        pytest.param(("xla",), {"LEAN_MLIR_LOWERER": "iree"}, "iree", id="iree asked for, only XLA there"),
+        pytest.param(
+            ("xla",), {"LEAN_MLIR_LOWERER": "tpu"}, "tpu.*xla, pjrt", id="tpu is none of the choices"
+        ),
+        pytest.param(
+            ("xla",), {"LEAN_MLIR_LOWERER": "XLA"}, "XLA.*xla, pjrt", id="XLA is none of the choices"
+        ),
+        pytest.param(
+            ("xla", "iree"), {"LEAN_MLIR_LOWERER_SO": "ffi/gone.so"}, "ffi/gone.so", id="a missing file"
+        ),
+        pytest.param(
+            ("xla", "iree"),
+            {"LEAN_MLIR_LOWERER_SO": "ffi/libpjrt_ffi.so", "LEAN_MLIR_LOWERER": "iree"},
+            "LEAN_MLIR_LOWERER_SO.*iree|iree.*LEAN_MLIR_LOWERER_SO",
+            id="two requests that contradict each other",
+        ),
+    ],
+)
+def test_a_request_never_falls_back(
+    which: Callable[..., Completed],
+    shims: Callable[..., None],
+    present: tuple[str, ...],
+    env: dict[str, str],
+    words: str,
+) -> None:
+    shims(*present)
+
+    assert re.search(words, refused(which(**env)), re.DOTALL)
+
+
+@pytest.mark.spec("fast.choice", role="canary")
+@pytest.mark.parametrize(
+    ("defines", "words"),
+    [
+        pytest.param((), "libpjrt_ffi.so.*not", id="no marker under the name of the XLA shim"),
+        pytest.param(("MARKER", "LACKS_SEG"), "iree_ffi_train_step_adam_seg", id="a stale one lacks a verb"),
+        pytest.param(
+            ("MARKER", "LACKS_CONSTRUCTOR"), "iree_ffi_session_create", id="one without a constructor"
+        ),
+    ],
+)
+def test_a_shim_that_is_none_is_refused(
+    which: Callable[..., Completed],
+    stand_in: Callable[..., Path],
+    checkout: Path,
+    defines: tuple[str, ...],
+    words: str,
+) -> None:
+    stand_in("impostor.so", *defines).rename(checkout / "ffi" / "libpjrt_ffi.so")
+
+    assert re.search(words, refused(which(LEAN_MLIR_LOWERER="xla")), re.DOTALL)
+
+
+@pytest.mark.spec("fast.choice", role="canary")
+def test_another_working_directory_is_named(which: Callable[..., Completed], tmp_path: Path) -> None:
+    message = refused(which(cwd=tmp_path))
+
+    assert str(tmp_path) in message
+    assert "ffi/libpjrt_ffi.so" in message
+
+
+@pytest.mark.spec("fast.silent-fallback")
+def test_an_absent_xla_shim_falls_back_with_a_line(
+    which: Callable[..., Completed], shims: Callable[..., None]
+) -> None:
+    shims("iree")
+
+    done = which()
+
+    assert loaded(done)[0] == "iree"
+    assert "libpjrt_ffi.so" in done.stderr
+
+
+@pytest.mark.spec("fast.silent-fallback", role="canary")
+def test_a_corrupt_xla_shim_is_named_with_the_loaders_words(
+    which: Callable[..., Completed], shims: Callable[..., None], checkout: Path
+) -> None:
+    shims("xla", "iree")
+    (checkout / "ffi" / "libpjrt_ffi.so").write_bytes(b"\x7fELF, and then nothing of use")
+
+    done = which()
+
+    assert loaded(done)[0] == "iree"
+    assert re.search(r"libpjrt_ffi\.so: (file too short|invalid ELF header)", done.stderr)
+
+
+@pytest.mark.spec("fast.plugin-env")
+def test_the_named_plugin_is_the_one_that_is_mapped(
+    mapped_while_training: Callable[..., list[str]], pjrt_plugin: Path
+) -> None:
+    assert str(pjrt_plugin.resolve()) in mapped_while_training()
+
+
+@pytest.mark.spec("fast.plugin-env", role="canary")
+@pytest.mark.parametrize(
+    ("kind", "words"),
+    [
+        pytest.param("missing", "No such file", id="a file that is not there"),
+        pytest.param("directory", "cannot read file data|Is a directory", id="a directory"),
+        pytest.param("text", "invalid ELF header|file too short", id="a text file"),
+        pytest.param("truncated", "file too short|cannot|ELF", id="the beginning of the plugin"),
+        pytest.param("other", "GetPjrtApi", id="a library without GetPjrtApi"),
+    ],
+)
+def test_a_plugin_that_is_none_is_refused_by_its_path(
+    attempt: Callable[[str | None], Completed],
+    pjrt_plugin: Path,
+    stand_in: Callable[..., Path],
+    tmp_path: Path,
+    kind: str,
+    words: str,
+) -> None:
+    named = tmp_path / "plugin.so"
+    if kind == "directory":
+        named.mkdir()
+    elif kind == "text":
+        named.write_text("this is no shared library\n")
+    elif kind == "truncated":
+        with pjrt_plugin.open("rb") as whole:
+            named.write_bytes(whole.read(1 << 20))
+    elif kind == "other":
+        named = stand_in("plugin.so")
+
+    done = attempt(str(named))
+
+    assert done.returncode == 1
+    assert str(named) in done.stderr
+    assert re.search(words, done.stderr)
+    assert ".venv" not in done.stderr, "one file was named, and something else was tried"
+
+
+@pytest.mark.spec("fast.own-venv")
+@pytest.mark.parametrize("major", ["12", "13"])
+def test_the_projects_own_venv_is_searched(
+    mapped_while_training: Callable[..., list[str]], checkout: Path, pjrt_plugin: Path, major: str
+) -> None:
+    _install(checkout / VENV_PLUGIN.format(major), pjrt_plugin)
+
+    assert str(pjrt_plugin.resolve()) in mapped_while_training(env={"PJRT_PLUGIN": ""})
+
+
+@pytest.mark.spec("fast.own-venv", role="canary")
+def test_a_miss_lists_every_place_and_no_neighbours_is_used(
+    attempt: Callable[[str | None], Completed], checkout: Path, pjrt_plugin: Path
+) -> None:
+    _install(checkout.parent / VENV_PLUGIN.format("13"), pjrt_plugin)
+
+    done = attempt(None)
+
+    assert done.returncode == 1
+    for major in ("12", "13"):
+        assert re.search(
+            rf"{re.escape(str(checkout))}/\.venv/\S*xla_cuda{major}/\S*: .*No such file", done.stderr
+        )
+
+
+def _install(place: Path, plugin: Path) -> None:
+    """Put a plugin where pip would. A link to its file would lose what it finds beside itself; one to a folder not."""
+    place.parent.parent.mkdir(parents=True)
+    if plugin.name == place.name:
+        place.parent.symlink_to(plugin.parent)
+        return
+    place.parent.mkdir()
+    place.symlink_to(plugin)

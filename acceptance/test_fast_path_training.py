@@ -1,0 +1,189 @@
+"""Fast path: XLA/PJRT, the part that trains. BOOTSTRAP.md#fast-path-xlapjrt-no-compiler-to-build"""
+
+from __future__ import annotations
+
+import re
+import signal
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from acceptance.conftest import Trained
+from pytest_cudaboot.errors import BoxError, NumericError
+from pytest_cudaboot.rules.controls import rate_of_zero, require_controls
+from pytest_cudaboot.rules.numerics import compare
+from pytest_cudaboot.rules.selection import pin_environment
+from pytest_cudaboot.rules.tolerances import load_tolerances
+from pytest_cudaboot.run.devices import LowererHandle, SessionHandle
+from pytest_cudaboot.run.evidence import Evidence
+from pytest_cudaboot.run.fixtures import Runner
+from pytest_cudaboot.run.nets import Graph, Net
+
+SEED = 20
+ACCURACY = 0.90
+STEPS = 300
+UNKNOWN_FLAG = "--xla_there_is_no_such_flag"
+# Those whose own major is CUDA's; cuFFT, cuSOLVER and cuSPARSE count by themselves.
+CUDA_LIBRARY = re.compile(r"lib(cudart|cublas|cublasLt|nvJitLink|nvrtc|cupti)\.so\.(\d+)")
+CUDA_PLUGIN = re.compile(r"xla_cuda(\d+)")
+
+
+@pytest.mark.spec("fast.oracle")
+@pytest.mark.parametrize("part", ["forward", "step"])
+def test_agrees_with_the_oracle(
+    session: Callable[[Path], SessionHandle],
+    lowerer: LowererHandle,
+    net: Net,
+    part: str,
+    measure: Callable[..., None],
+) -> None:
+    graph: Graph = getattr(net, part)
+    inputs = graph.inputs(SEED)
+    want = graph.oracle(inputs)
+    tolerance = load_tolerances().of(graph.family, lowerer.platform)
+
+    got = session(graph.path).invoke(inputs)
+    compared = compare(got, want, tolerance=tolerance, inputs=inputs, updates=graph.updates)
+    measure(**{f"{graph.entry}_median_error": compared.median, f"{graph.entry}_p90_error": compared.p90})
+    compared.require()
+
+    # A comparison that accepts what is wrong on purpose proves nothing.
+    require_controls(got, want, tolerance=tolerance, inputs=inputs, updates=graph.updates)
+
+
+@pytest.mark.spec("fast.oracle")
+def test_a_learning_rate_of_zero_is_told_apart(
+    session: Callable[[Path], SessionHandle], lowerer: LowererHandle, net: Net
+) -> None:
+    graph = net.step
+    assert graph.rate is not None
+    inputs = graph.inputs(SEED)
+    tolerance = load_tolerances().of(graph.family, lowerer.platform)
+
+    frozen = session(graph.path).invoke(rate_of_zero(inputs, graph.rate))
+
+    compared = compare(
+        frozen, graph.oracle(inputs), tolerance=tolerance, inputs=inputs, updates=graph.updates
+    )
+    with pytest.raises(NumericError):
+        compared.require()
+
+
+@pytest.mark.spec("fast.oracle")
+def test_one_executable_repeats_itself_bit_for_bit(
+    session: Callable[[Path], SessionHandle], net: Net, measure: Callable[..., None]
+) -> None:
+    graph = net.step
+    inputs = graph.inputs(SEED)
+    opened = session(graph.path)
+
+    first, second = opened.repeat(inputs, 50, graph.updates, -1), opened.repeat(inputs, 50, graph.updates, -1)
+
+    assert first["losses"] == second["losses"]
+    measure(**{f"{net.name}_step_ms": 1000 * sorted(second["seconds"])[25]})
+
+
+@pytest.mark.spec("fast.trains")
+def test_trains_on_the_device_that_it_was_pinned_to(
+    train: Callable[..., Trained], net: Net, device: str, measure: Callable[..., None]
+) -> None:
+    trained = train(net.name, "--steps", str(STEPS))
+
+    assert trained.header["device"] == device
+    assert len(trained.steps) == trained.evaluation["steps"] == STEPS
+    assert sum(trained.losses[-20:]) < 0.5 * sum(trained.losses[:20])
+    assert trained.evaluation["accuracy"] >= ACCURACY
+    measure(
+        **{f"{net.name}_accuracy": trained.evaluation["accuracy"], f"{net.name}_loss": trained.losses[-1]}
+    )
+
+
+@pytest.mark.spec("fast.trains")
+def test_a_run_that_learns_nothing_would_be_seen(train: Callable[..., Trained]) -> None:
+    frozen = train("linear", "--steps", "40", "--lr", "0")
+
+    assert sum(frozen.losses[-20:]) > 0.9 * sum(frozen.losses[:20])
+    assert frozen.evaluation["accuracy"] < ACCURACY
+
+
+@pytest.mark.spec("fast.no-iree-env")
+def test_iree_variables_change_nothing(train: Callable[..., Trained]) -> None:
+    nonsense: dict[str, str | None] = {"IREE_BACKEND": "nonsense", "IREE_CHIP": "nonsense"}
+    unset: dict[str, str | None] = dict.fromkeys(nonsense)
+
+    assert train("mlp", "--steps", "20", env=nonsense).steps == train("mlp", "--steps", "20", env=unset).steps
+
+
+@pytest.mark.spec("fast.no-python")
+def test_no_interpreter_in_the_process_that_trains(mapped_while_training: Callable[..., list[str]]) -> None:
+    assert _python(mapped_while_training()) == []
+
+
+@pytest.mark.spec("fast.no-python", role="canary")
+def test_an_interpreter_would_be_seen(
+    mapped_while_training: Callable[..., list[str]], stand_in: Callable[..., Path]
+) -> None:
+    interpreter = stand_in("libpython3.so")
+
+    assert _python(mapped_while_training(env={"LD_PRELOAD": str(interpreter)})) == [str(interpreter)]
+
+
+@pytest.mark.spec("fast.default-lowerer")
+def test_xla_trains_by_default(
+    mapped_while_training: Callable[..., list[str]], checkout: Path, stand_in: Callable[..., Path]
+) -> None:
+    stand_in("libiree_ffi.so").rename(checkout / "ffi" / "libiree_ffi.so")
+    unset: dict[str, str | None] = {"LEAN_MLIR_LOWERER": None, "LEAN_MLIR_LOWERER_SO": None}
+
+    mapped = mapped_while_training(env=unset)
+
+    shims = [path for path in mapped if Path(path).parent == checkout / "ffi"]
+    assert shims == [str(checkout / "ffi" / "libpjrt_ffi.so")]
+
+
+@pytest.mark.spec("fast.xla-flags")
+def test_the_pinned_environment_drops_xla_flags(run: Runner) -> None:
+    assert "XLA_FLAGS" not in pin_environment({"XLA_FLAGS": UNKNOWN_FLAG}, None)
+    assert "XLA_FLAGS=" not in run(["env"]).stdout
+
+
+@pytest.mark.spec("fast.xla-flags", role="canary")
+def test_an_unknown_xla_flag_aborts_the_process(run: Runner, checkout: Path, pjrt_plugin: Path) -> None:
+    done = run(
+        ["./trainer", "linear", "data", "--steps", "2"],
+        cwd=checkout,
+        env={"PJRT_PLUGIN": str(pjrt_plugin), "XLA_FLAGS": UNKNOWN_FLAG},
+        check=False,
+    )
+
+    assert done.returncode == -signal.SIGABRT
+    assert f"Unknown flag in XLA_FLAGS: {UNKNOWN_FLAG}" in done.stderr
+
+
+@pytest.mark.spec("fast.cuda-libs")
+def test_cuda_libraries_are_of_the_plugins_major(
+    session: Callable[[Path], SessionHandle],
+    lowerer: LowererHandle,
+    net: Net,
+    pjrt_plugin: Path,
+    evidence: Evidence,
+) -> None:
+    session(net.step.path).invoke(net.step.inputs(SEED))
+    mapped = lowerer.mapped()
+
+    table = {
+        path: match[2] for paths in mapped.values() for path in paths if (match := CUDA_LIBRARY.search(path))
+    }
+    evidence.note(cuda_libraries=table)
+    assert table, f"no CUDA library is mapped: {sorted(mapped)}"
+    if plugin := CUDA_PLUGIN.search(str(pjrt_plugin)):
+        foreign = {path: major for path, major in table.items() if major != plugin[1]}
+        if foreign:
+            raise BoxError(f"{pjrt_plugin} is of CUDA {plugin[1]}, and the process mapped {foreign!r}")
+
+
+def _python(mapped: list[str]) -> list[str]:
+    """What an interpreter, or a package other than the plugin and its CUDA libraries, has brought."""
+    packages = re.compile(r"/site-packages/(?!jax_plugins/|xla_plugins/|lammps_jax_pjrt_cpu/|nvidia/)")
+    return [path for path in mapped if "libpython" in path or packages.search(path)]

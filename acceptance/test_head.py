@@ -1,0 +1,67 @@
+"""Head: what the document says of itself and of the box. BOOTSTRAP.md"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+
+import pytest
+
+from pytest_cudaboot.model import Gpu
+from pytest_cudaboot.project import Project
+from pytest_cudaboot.rules.document import links
+from pytest_cudaboot.run.evidence import Evidence
+
+# The document's own table, by what a card's name begins with or holds.
+CAPABILITIES = (
+    (re.compile(r"\bA100\b"), (8, 0)),
+    (re.compile(r"RTX 30\d\d|\bA(10|16|40|2000|4000|5000|6000)\b"), (8, 6)),
+    (re.compile(r"RTX 40\d\d|\bL(4|40)\b"), (8, 9)),
+    (re.compile(r"\bH(100|200)\b"), (9, 0)),
+)
+NUMBERS = {"one": 1, "two": 2, "three": 3, "four": 4, "five": 5, "six": 6, "seven": 7, "eight": 8}
+COUNTED = re.compile(
+    rf"\b(\d+|{'|'.join(NUMBERS)})(?: |\u00d7 ?|x ?)(?:\w+ ){{0,2}}(?:cards|GPUs)\b", re.IGNORECASE
+)
+
+
+@pytest.fixture
+def text(project: Project) -> str:
+    """The document's text."""
+    if project.document is None:
+        pytest.skip("the project has no bring-up document")
+    return project.document.read_text()
+
+
+@pytest.mark.spec("intro.links")
+def test_relative_links_resolve(project: Project, text: str, evidence: Evidence) -> None:
+    assert project.document is not None
+    folder = project.document.parent
+    targets = [link.target.partition("#")[0] for link in links(text)]
+    relative = [target for target in targets if target and "://" not in target]
+
+    evidence.measure(links=len(relative))
+    assert [target for target in relative if not (folder / target).exists()] == []
+
+
+@pytest.mark.spec("intro.box-size")
+def test_the_document_agrees_with_itself_on_the_number_of_cards(
+    text: str, measure: Callable[..., None]
+) -> None:
+    counts = {_number(match[1]) for match in COUNTED.finditer(text)}
+
+    measure(card_counts=sorted(counts))
+    assert len(counts) <= 1
+
+
+@pytest.mark.spec("intro.ada-sm89")
+def test_capability_is_the_documented_one(gpu: Gpu, evidence: Evidence, measure: Callable[..., None]) -> None:
+    documented = next((sm for name, sm in CAPABILITIES if name.search(gpu.name)), None)
+
+    evidence.ran_on("cuda", [gpu.uuid])
+    measure(card=gpu.name, capability=gpu.capability, documented=documented)
+    assert documented in (None, gpu.capability)
+
+
+def _number(word: str) -> int:
+    return NUMBERS.get(word.lower()) or int(word)
