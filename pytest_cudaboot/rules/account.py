@@ -38,12 +38,14 @@ _EXCUSABLE = (Outcome.BROKEN, Outcome.BLOCKED, Outcome.NOT_RUN, Outcome.UNSUPPOR
 class Account:
     """A ledger, sorted.
 
+    :param plans: how many lines say what was planned.
     :param planned: what the plan says, and what the catalogue says that it ought to say.
     :param lost: node ids of tests that were collected or started and gave no result.
     """
 
     run: RunRecord
     runs: int
+    plans: int
     planned: tuple[CellKey, ...]
     items: tuple[ItemRecord, ...]
     started: frozenset[str]
@@ -92,11 +94,12 @@ def take_account(catalog: Catalog, records: Sequence[Record]) -> Account | None:
     blocked, started = _only(records, BlockedRecord), _only(records, StartRecord)
     told = {result.nodeid for result in results} | {record.nodeid for record in blocked}
     known = dict.fromkeys([item.nodeid for item in items] + [record.nodeid for record in started])
-    ends = _only(records, EndRecord)
+    ends, plans = _only(records, EndRecord), _only(records, PlanRecord)
     return Account(
         run=runs[0],
         runs=len(runs),
-        planned=_planned(catalog, runs[0], _only(records, PlanRecord)),
+        plans=len(plans),
+        planned=_planned(catalog, runs[0], plans),
         items=items,
         started=frozenset(record.nodeid for record in started),
         results=results,

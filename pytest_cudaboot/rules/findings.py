@@ -142,6 +142,7 @@ def _ledger(catalog: Catalog, account: Account) -> Iterator[Finding]:
         (run.simulated, "the box was replayed from a recording, and a replay is never accepted"),
         (recorded not in (None, catalog.sha256), "the ledger was written under another catalogue"),
         (account.runs > 1, f"the ledger holds {account.runs} runs"),
+        (account.plans == 0, "the ledger has no plan"),
         (not account.items and not account.results, "no test was collected"),
         (bool(silent), f"the scope is silent about {_names(silent)}"),
     )

@@ -232,7 +232,7 @@ def _why_out(out: Iterable[Json]) -> str:
     counts = Counter(_cut(root_reason(entry["reason"])) for entry in out)
     told = [reason for reason, _ in counts.most_common()]
     more = len(told) - REASONS_SHOWN
-    return ", ".join(told[:REASONS_SHOWN]) + (f" and {more} more reasons" if more > 0 else "")
+    return ", ".join(told[:REASONS_SHOWN]) + (f" and {more} more" if more > 0 else "")
 
 
 def _cut(text: str) -> str:

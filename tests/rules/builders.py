@@ -80,7 +80,7 @@ def result(spec: str | None = "s.one", status: Status = Status.PASSED, **facts: 
     )
 
 
-def run_record(catalog: Catalog, *gpus: Gpu, **facts: Any) -> RunRecord:
+def run_record(catalog: Catalog, /, *gpus: Gpu, **facts: Any) -> RunRecord:
     scope = scope_of(catalog, gpus=len(gpus), lowerers=facts.get("lowerers", BOTH))
     given = {
         "run": "r1",
