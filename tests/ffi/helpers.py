@@ -1,0 +1,115 @@
+"""What the native code's tests share: running compilers and children, and the words of drive.py."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sysconfig
+from pathlib import Path
+from typing import Any, Protocol
+
+import pytest
+
+Json = dict[str, Any]
+
+ROOT = Path(__file__).resolve().parents[2]
+PLUGINS = {
+    "xla_cpu_pjrt": ("xla_plugins/xla_cpu_pjrt/xla_cpu_pjrt.so", "pip install xla-cpu-pjrt"),
+    "lammps": (
+        "lammps_jax_pjrt_cpu/pjrt_c_api_cpu_plugin.so",
+        "pip install --no-deps lammps-jax-pjrt-cpu",
+    ),
+}
+
+
+def site_file(relative: str, cure: str) -> Path:
+    """A file of an installed package; its absence is a failure, never a skip."""
+    path = Path(sysconfig.get_path("platlib")) / relative
+    if not path.is_file():
+        pytest.fail(f"{path} is missing: {cure}")
+    return path
+
+
+def clean_environment(**settings: str) -> dict[str, str]:
+    """The environment without anything that a shim reads, but for `settings`."""
+    ours = ("PJRT_", "LEAN_MLIR_", "CUDABOOT_", "IREE_", "XLA_", "TINY_", "LD_LIBRARY_PATH")
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(ours)}
+    return kept | settings
+
+
+def run(*argv: str | Path, cwd: Path, **settings: str) -> subprocess.CompletedProcess[str]:
+    """Runs a program to its end in a clean environment; the caller looks at its status."""
+    environment = clean_environment(**settings)
+    return subprocess.run(
+        [str(a) for a in argv], cwd=cwd, env=environment, check=False, capture_output=True, text=True, timeout=120
+    )
+
+
+def build(*argv: str | Path, cwd: Path) -> None:
+    """Runs a compiler, which has to succeed in silence."""
+    done = run(*argv, cwd=cwd)
+    said = done.stdout + done.stderr
+    assert (done.returncode, said) == (0, ""), said
+
+
+class Child(Protocol):
+    """Runs operations (see drive.py) in a fresh child and answers with their results."""
+
+    def __call__(self, *ops: Json, cwd: Path | None = None, **settings: str) -> list[Json]: ...
+
+
+class Saboteurs:
+    """Plugins that are broken on purpose, built when they are asked for."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def __call__(self, name: str) -> Path:
+        library = self.folder / f"{name}.so"
+        if not library.exists():
+            build("gcc", "-Wall", "-Wextra", "-fPIC", "-shared", f"{name}.c", "-o", library.name, cwd=self.folder)
+        return library
+
+
+IDENTITY = """
+module @m {
+  func.func @pair(%a: tensor<2x3xf32>, %b: tensor<f32>) -> (tensor<2x3xf32>, tensor<f32>) {
+    return %a, %b : tensor<2x3xf32>, tensor<f32>
+  }
+}
+"""
+
+ALL_REDUCE = """
+module @m {
+  func.func @summed(%x: tensor<2xf32>, %w: tensor<f32>) -> (tensor<2xf32>, tensor<f32>) {
+    %0 = "stablehlo.all_reduce"(%x) ({
+    ^bb0(%a: tensor<f32>, %b: tensor<f32>):
+      %s = stablehlo.add %a, %b : tensor<f32>
+      stablehlo.return %s : tensor<f32>
+    }) {replica_groups = dense<[[GROUP]]> : tensor<1xNxi64>} : (tensor<2xf32>) -> tensor<2xf32>
+    return %0, %w : tensor<2xf32>, tensor<f32>
+  }
+}
+"""
+
+
+def all_reduce(replicas: int) -> str:
+    """A module that sums over so many replicas, since the groups are baked into the text."""
+    group = ", ".join(str(i) for i in range(replicas))
+    return ALL_REDUCE.replace("GROUP", group).replace("1xNx", f"1x{replicas}x")
+
+
+def tensor(*dims: int, first: float = 1.0) -> Json:
+    """An input that counts upwards from `first`."""
+    total = 1
+    for dim in dims:
+        total *= dim
+    return {"dims": list(dims), "data": [first + i for i in range(total)]}
+
+
+def invoke(fn: str, inputs: list[Json], totals: list[int], **rest: Any) -> Json:
+    return {"op": "invoke", "session": 0, "fn": fn, "inputs": inputs, "totals": totals} | rest
+
+
+def create(path: Path | str | None) -> Json:
+    return {"op": "create", "path": None if path is None else str(path)}
