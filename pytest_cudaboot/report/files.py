@@ -1,29 +1,98 @@
-"""Files that a run leaves behind: written whole or not at all."""
+"""Files that a run leaves behind: written whole or not at all, in a folder that one run holds at a time."""
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import json
 import os
+import shutil
 from pathlib import Path
 
 from pytest_cudaboot.errors import UsageError
 from pytest_cudaboot.model import Json
+from pytest_cudaboot.rules.verdict import running, usage
 
 VERDICT = "verdict.json"
 LEDGER = "ledger.jsonl"
+LOGS = "logs"
+LOG_PATTERN = "device-*.log"
+WORK = ".work"
 LOCK = ".lock"
+NEVER_BEGAN = "the run ended before its session began; what it printed says why"
 
 
-def claim(out: Path) -> int:
-    """Make the output folder and hold it for this run; the kernel lets go of it when the process ends.
+class Claim:
+    """An output folder, held by one run: what an earlier one left there is withdrawn, the verdict above all.
+
+    :param run: the run's name, and `started` when it began.
+    :raises UsageError: if the folder can not be written, or another run holds it.
+    """
+
+    def __init__(self, out: Path, run: str, started: str) -> None:
+        self.out = out
+        self._run = (run, started)
+        self._settled = False
+        self._lock = _hold(out)
+        write_verdict(out, running(run, started))
+        _clear(out)
+
+    def settle(self, verdict: Json) -> Path:
+        """Put the run's verdict in its place.
+
+        :raises UsageError: if it can not be written; what lies there then is no accept.
+        """
+        self._settled = True
+        return write_verdict(self.out, verdict)
+
+    def refuse(self, message: str) -> None:
+        """Say that the run never began, and why."""
+        self.settle(usage(*self._run, message))
+
+    def drop(self) -> None:
+        """Leave no verdict, since there is no catalogue to judge by."""
+        self._settled = True
+        (self.out / VERDICT).unlink(missing_ok=True)
+
+    def release(self) -> None:
+        """Let go of the folder; a run that has not settled by now never began."""
+        if not self._settled:
+            with contextlib.suppress(
+                UsageError
+            ):  # the withdrawn verdict lies there, which is no accept either
+                self.refuse(NEVER_BEGAN)
+        shutil.rmtree(self.out / WORK, ignore_errors=True)
+        os.close(self._lock)
+
+
+def write_verdict(out: Path, verdict: Json) -> Path:
+    """Replace the verdict, atomically.
+
+    :raises UsageError: if the folder can not be written (a full disk among others).
+    """
+    path, scratch = out / VERDICT, out / (VERDICT + ".tmp")
+    try:
+        with scratch.open("w", encoding="utf-8") as stream:
+            json.dump(verdict, stream, indent=1, ensure_ascii=False)
+            stream.write("\n")
+            stream.flush()
+            os.fsync(stream.fileno())
+        scratch.replace(path)
+    except OSError as error:
+        scratch.unlink(missing_ok=True)
+        raise UsageError(f"can not write {str(path)!r} ({error.strerror})") from error
+    return path
+
+
+def _hold(out: Path) -> int:
+    """Make the folder and lock it; the kernel lets go of the lock when the process ends.
 
     :returns: a descriptor to keep open.
-    :raises UsageError: if it can not be written, or another run holds it.
     """
     try:
-        out.mkdir(parents=True, exist_ok=True)
-        (out / ".gitignore").write_text("*\n")
+        if not out.exists():
+            out.mkdir(parents=True)
+            (out / ".gitignore").write_text("*\n")
         descriptor = os.open(out / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
     except OSError as error:
         raise UsageError(
@@ -42,20 +111,10 @@ def claim(out: Path) -> int:
     return descriptor
 
 
-def write_verdict(out: Path, verdict: Json) -> Path:
-    """Replace the verdict, atomically.
-
-    :raises UsageError: if the folder can not be written (a full disk among others).
-    """
-    path, scratch = out / VERDICT, out / (VERDICT + ".tmp")
-    try:
-        with scratch.open("w") as stream:
-            json.dump(verdict, stream, indent=1, ensure_ascii=False)
-            stream.write("\n")
-            stream.flush()
-            os.fsync(stream.fileno())
-        scratch.replace(path)
-    except OSError as error:
-        scratch.unlink(missing_ok=True)
-        raise UsageError(f"can not write {str(path)!r} ({error.strerror})") from error
-    return path
+def _clear(out: Path) -> None:
+    """Remove what would be taken for this run's. The folder may be anybody's, so only names of ours go."""
+    shutil.rmtree(out / WORK, ignore_errors=True)
+    (out / WORK).mkdir()
+    (out / LEDGER).unlink(missing_ok=True)
+    for log in (out / LOGS).glob(LOG_PATTERN):
+        log.unlink()

@@ -1,29 +1,47 @@
-"""What a person reads: the header before, the table and the verdict after. It prints nothing itself."""
+"""What a person reads: the header before, the table and the verdict after. It decides nothing."""
 
 from __future__ import annotations
 
-import io
-from collections.abc import Iterable, Sequence
-
-from rich import box
-from rich.console import Console
-from rich.table import Table
-from rich.text import Text
+import textwrap
+from collections.abc import Iterator, Sequence
+from itertools import groupby
+from typing import Protocol
 
 from pytest_cudaboot.model import Json, RunRecord
+from pytest_cudaboot.rules.verdict import summary_line
 
-STYLES = {
-    "holds": "green",
-    "broken": "bold red",
-    "expired": "yellow",
-    "blocked": "magenta",
-    "unsupported": "cyan",
-    "not-run": "yellow",
-    "waived": "yellow",
-    "accept": "bold green",
+MARKUP = {
+    "holds": {"green": True},
+    "broken": {"red": True, "bold": True},
+    "expired": {"yellow": True},
+    "blocked": {"purple": True},
+    "unsupported": {"cyan": True},
+    "not-run": {"yellow": True},
+    "waived": {"yellow": True},
+    "accept": {"green": True, "bold": True},
 }
+BAD = {"red": True, "bold": True}
+PLAIN: dict[str, bool] = {}
 MAX_REASONS = 12
+MAX_REASON_CHARS = 240
 SEPARATOR = " · "
+
+
+Part = tuple[str, dict[str, bool]]  # a piece of a line, and how pytest's writer shall mark it up
+
+
+class Writer(Protocol):
+    """Where lines go; pytest's terminal writer is one."""
+
+    @property
+    def fullwidth(self) -> int:
+        """Columns of the terminal."""
+
+    def write(self, msg: str, *, flush: bool = False, **markup: bool) -> None:
+        """Write a piece of a line."""
+
+    def line(self, s: str = "", **markup: bool) -> None:
+        """Write a line."""
 
 
 def header(run: RunRecord, notes: Sequence[str]) -> list[str]:
@@ -36,35 +54,46 @@ def header(run: RunRecord, notes: Sequence[str]) -> list[str]:
     else:
         lines.append(f"xla has no PJRT plugin for {run.platform}: {plugin.get('absence')}")
     if run.scope_in or run.scope_out:
-        lines.append(f"scope {len(run.scope_in)} specs in, {len(run.scope_out)} out{_outside(run)}")
+        lines += [f"scope {len(run.scope_in)} specs in, {len(run.scope_out)} out", *_outside(run)]
     return [f"cudaboot: {line}" for line in [*lines, *notes]]
 
 
-def table(verdict: Json, *, width: int, color: bool) -> str:
-    """The cells in document order: heading, spec, who ran it where, outcome."""
-    grid = Table(box=box.SIMPLE_HEAD, pad_edge=False, expand=False)
-    for title in ("heading", "spec", "on", "outcome", "s"):
-        grid.add_column(
-            title, overflow="fold", no_wrap=title == "spec", justify="right" if title == "s" else "left"
-        )
-    previous = None
-    for cell in verdict["cells"]:
-        shown = "" if cell["heading"] == previous else str(cell["heading"])
-        previous = cell["heading"]
-        outcome = Text(cell["outcome"] + _detail(cell), style=STYLES.get(cell["outcome"], ""))
-        grid.add_row(shown, cell["spec"], _place(cell), outcome, f"{cell['seconds'] or 0:.1f}")
-    return _render(grid, width=width, color=color)
+def write(writer: Writer, verdict: Json, path: str, *, table: bool) -> None:
+    """Print a verdict.
+
+    :param path: where the whole of it lies.
+    :param table: whether the cells are shown as well.
+    """
+    blank: list[Part] = []
+    lines = [blank, *cells(verdict, writer.fullwidth), blank] if table else []
+    for line in [*lines, *closing(verdict, path)]:
+        for text, markup in line:
+            writer.write(text, **markup)
+        writer.line()
 
 
-def closing(verdict: Json, summary: str, path: str, *, color: bool) -> str:
+def cells(verdict: Json, width: int) -> Iterator[list[Part]]:
+    """The cells in document order: heading, then a row each, with the reason under what does not hold."""
+    rows = [(cell, _row(cell)) for cell in verdict["cells"]]
+    columns = [max(len(row[place]) for _, row in rows) for place in range(3)] if rows else []
+    for heading, group in groupby(rows, key=lambda pair: pair[0]["heading"]):
+        yield [(str(heading), {"bold": True})]
+        for cell, row in group:
+            spec, place, outcome = (word.ljust(column) for word, column in zip(row, columns, strict=True))
+            seconds = f"{cell['seconds'] or 0:6.1f} s"
+            markup = MARKUP.get(cell["outcome"], PLAIN)
+            yield [(f"  {spec}  {place}  ", PLAIN), (outcome, markup), (seconds, PLAIN)]
+            yield from _reason(cell, width)
+
+
+def closing(verdict: Json, path: str) -> Iterator[list[Part]]:
     """The verdict's line, its reasons, and where the whole of it lies."""
-    text = Text(summary, style=STYLES.get(verdict["verdict"], "bold red"))
-    reasons = [Text(f"  {reason}") for reason in verdict["reasons"][:MAX_REASONS]]
-    more = len(verdict["reasons"]) - MAX_REASONS
-    if more > 0:
-        reasons.append(Text(f"  … and {more} more"))
-    lines: Iterable[Text] = [text, *reasons, Text(f"  report: {path}")]
-    return _render(Text("\n").join(lines), width=10_000, color=color)
+    yield [(summary_line(verdict), MARKUP.get(verdict["verdict"], BAD))]
+    for reason in verdict["reasons"][:MAX_REASONS]:
+        yield [(f"  {reason}", PLAIN)]
+    if (more := len(verdict["reasons"]) - MAX_REASONS) > 0:
+        yield [(f"  … and {more} more", PLAIN)]
+    yield [(f"  report: {path}", PLAIN)]
 
 
 def _cards(run: RunRecord) -> list[str]:
@@ -74,23 +103,24 @@ def _cards(run: RunRecord) -> list[str]:
     return [f"card {gpu.index} = {gpu.uuid} {gpu.name} at {gpu.pci}, {driver}" for gpu in run.gpus]
 
 
-def _outside(run: RunRecord) -> str:
-    return "".join(f"\n  out: {spec} ({reason})" for spec, reason in run.scope_out)
+def _outside(run: RunRecord) -> list[str]:
+    """What is out of scope by name, told together where it has one reason."""
+    groups: dict[str, list[str]] = {}
+    for spec, reason in run.scope_out:
+        groups.setdefault(reason, []).append(spec)
+    return [f"  out ({reason}): {', '.join(specs)}" for reason, specs in groups.items()]
 
 
-def _place(cell: Json) -> str:
+def _row(cell: Json) -> tuple[str, str, str]:
     cards = [str(gpu["uuid"])[:12] for gpu in cell["gpus"]]
-    return " ".join([word for word in (cell["lowerer"], cell["platform"]) if word] + cards) or "host"
-
-
-def _detail(cell: Json) -> str:
+    place = " ".join([word for word in (cell["lowerer"], cell["platform"]) if word] + cards) or "host"
     cause = f" ({cell['cause']})" if cell["cause"] else ""
-    reason = f": {cell['reason']}" if cell["reason"] and cell["outcome"] != "holds" else ""
-    return cause + reason[:160]
+    return str(cell["spec"]), place, cell["outcome"] + cause
 
 
-def _render(what: Table | Text, *, width: int, color: bool) -> str:
-    stream = io.StringIO()
-    console = Console(file=stream, width=width, force_terminal=color, no_color=not color, highlight=False)
-    console.print(what, soft_wrap=isinstance(what, Text))
-    return stream.getvalue().rstrip("\n")
+def _reason(cell: Json, width: int) -> Iterator[list[Part]]:
+    if not cell["reason"] or cell["outcome"] == "holds":
+        return
+    words = textwrap.shorten(cell["reason"], MAX_REASON_CHARS, placeholder=" …")
+    for line in textwrap.wrap(words, max(width - 6, 40)):
+        yield [(f"      {line}", PLAIN)]

@@ -6,7 +6,6 @@ import os
 import shutil
 import site
 import sys
-import tempfile
 import uuid
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -19,6 +18,7 @@ from pytest_cudaboot.errors import ToolMissingError
 from pytest_cudaboot.model import CellKey, Json, RunRecord
 from pytest_cudaboot.probes import toolchain
 from pytest_cudaboot.project import Project, describe, find_project, sha256
+from pytest_cudaboot.report import files
 from pytest_cudaboot.rules.catalog import Catalog, load_catalog
 from pytest_cudaboot.rules.scope import Scope, decide_scope, plan
 from pytest_cudaboot.rules.waivers import Waiver, load_waivers, waived_cells
@@ -182,7 +182,7 @@ def _plan(parts: Parts) -> Plan:
     return Plan(
         run=parts.run.name,
         out=str(parts.settings.out),
-        workdir=tempfile.mkdtemp(prefix="cudaboot-"),
+        workdir=str(parts.settings.out / files.WORK),
         platform=parts.platform,
         gpus=parts.box.gpus,
         plugin=parts.plugin.path,

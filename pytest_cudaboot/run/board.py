@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 
-from pytest_cudaboot.model import BlockedRecord, CellKey, ItemRecord, Outcome
+from pytest_cudaboot.model import BlockedRecord, CellKey, ItemRecord, Outcome, StartRecord
 from pytest_cudaboot.rules.catalog import Catalog
 from pytest_cudaboot.rules.cells import Graph, Readiness, settle
-from pytest_cudaboot.run.ledger import Ledger, Results
+from pytest_cudaboot.run.ledger import Results
 
 
 class CellBoard:
     """The state of all cells while the run is on; indices are positions in the collection.
 
     :param lanes: the lane of each item.
+    :param tell: hears of each test that is sent to a worker or stopped for good.
     :param waived: what a waiver covers lets what needs it go on, whatever became of it.
     """
 
@@ -25,14 +26,14 @@ class CellBoard:
         items: Sequence[ItemRecord],
         lanes: Sequence[str],
         *,
-        ledger: Ledger,
+        tell: Callable[[StartRecord | BlockedRecord], None],
         results: Results,
         waived: Collection[CellKey] = (),
     ) -> None:
         self._specs = catalog.specs if catalog is not None else {}
         self._graph = Graph.over(catalog, cells) if catalog is not None else Graph(edges={})
         self._lanes = lanes
-        self._ledger = ledger
+        self._tell = tell
         self._results = results
         self._waived = frozenset(waived)
         self._nodeids = [item.nodeid for item in items]
@@ -62,6 +63,9 @@ class CellBoard:
     def impossible(self, index: int, reason: str) -> None:
         self._stop(index, BlockedRecord(nodeid=self._nodeids[index], by=None, reason=reason))
 
+    def sent(self, index: int, worker: str) -> None:
+        self._tell(StartRecord(nodeid=self._nodeids[index], worker=worker))
+
     def closed(self, index: int) -> None:
         cell = self._cells[index]
         if cell is None:
@@ -82,7 +86,7 @@ class CellBoard:
 
     def _stop(self, index: int, record: BlockedRecord) -> None:
         self._stopped[index] = record
-        self._ledger.add(record)
+        self._tell(record)
         self.closed(index)
 
     def _settle(self, cell: CellKey) -> Outcome:

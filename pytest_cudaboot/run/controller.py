@@ -1,11 +1,10 @@
-"""The controller's side of a run: pins workers, keeps the ledger, and ends in a verdict."""
+"""The controller's side of a run: it keeps the ledger while tests run elsewhere, and ends in a verdict."""
 
 from __future__ import annotations
 
 import os
-import shutil
 import signal
-from collections.abc import Collection, Generator, Sequence
+from collections.abc import Generator, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from types import FrameType
@@ -13,31 +12,33 @@ from typing import Any
 
 import pytest
 
+from pytest_cudaboot.errors import UsageError
 from pytest_cudaboot.model import (
-    CellKey,
+    BlockedRecord,
     EndRecord,
     ItemRecord,
     PlanRecord,
     ProblemRecord,
     Ruling,
-    RunRecord,
     StartRecord,
 )
-from pytest_cudaboot.report import files, terminal
-from pytest_cudaboot.rules.catalog import Catalog, bind_problems
-from pytest_cudaboot.rules.verdict import judge, summary_line
-from pytest_cudaboot.run import failures
+from pytest_cudaboot.report import terminal
+from pytest_cudaboot.report.files import LEDGER, Claim
+from pytest_cudaboot.rules.catalog import bind_problems
+from pytest_cudaboot.rules.verdict import judge
+from pytest_cudaboot.run.assemble import Assembly
 from pytest_cudaboot.run.board import CellBoard
+from pytest_cudaboot.run.evidence import idle
+from pytest_cudaboot.run.failures import short
 from pytest_cudaboot.run.heartbeat import Heartbeat
 from pytest_cudaboot.run.items import read_facts
 from pytest_cudaboot.run.ledger import Ledger, Results, problem_of
-from pytest_cudaboot.run.plan import Plan
 
 
 class Controller:
     """One for each run, in the process that the user started.
 
-    :param catalog: null for a user's own tests: then there is a ledger, but no verdict.
+    :param claim: the output folder; it gets a verdict only if there is a catalogue to judge by.
     :param problem: a contradiction of the box that was found before the run, or null.
     :param notes: lines for the header.
     """
@@ -45,25 +46,27 @@ class Controller:
     def __init__(
         self,
         config: pytest.Config,
-        plan: Plan,
-        catalog: Catalog | None,
-        run: RunRecord,
+        assembly: Assembly,
+        claim: Claim,
         *,
-        waived: Collection[CellKey],
         problem: str | None,
         notes: Sequence[str],
     ) -> None:
         self.config = config
-        self.plan = plan
-        self.catalog = catalog
-        self.run = run
-        self.waived = waived
+        self.plan = assembly.plan
+        self.catalog = assembly.catalog
+        self.run = assembly.record
+        self.waived = assembly.waived
+        self.claim = claim
         self.problem = problem
         self.notes = notes
         self.results = Results()
-        self.ledger = Ledger(Path(plan.out) / files.LEDGER)
+        self.ledger = Ledger(Path(self.plan.out) / LEDGER)
         self.board: CellBoard | None = None
         self.interrupted: str | None = None
+        self.skipped_modules = 0
+        self.broken_modules = 0
+        self.finished = False
         self.heartbeat = Heartbeat(self._say)
 
     # -- before ------------------------------------------------------------------------------------------------
@@ -75,8 +78,8 @@ class Controller:
     def pytest_sessionstart(self) -> None:
         self.ledger.add(self.run, PlanRecord(cells=self.plan.cells))
         if self.problem:
-            self.ledger.add(ProblemRecord(ruling=Ruling.ENVIRONMENT, reason=self.problem))
-        signal.signal(signal.SIGTERM, _interrupt)
+            self._problem(Ruling.ENVIRONMENT, self.problem)
+        self._terminate = signal.signal(signal.SIGTERM, _interrupt)
         self.heartbeat.start()
 
     @pytest.hookimpl(tryfirst=True)
@@ -89,10 +92,8 @@ class Controller:
 
         :raises pytest.UsageError: if suite and catalogue do not fit each other.
         """
-        if self.catalog is not None and self.plan.complete and not deselected:
-            problems = bind_problems(self.catalog, items, self.run.scope_in)
-            if problems:
-                raise pytest.UsageError("suite and catalogue do not fit: " + "; ".join(problems))
+        if self.catalog is not None and self._whole(deselected):
+            self._refuse(bind_problems(self.catalog, items, self.run.scope_in))
         self.results.expect(items)
         self.ledger.add(*items)
         self.board = CellBoard(
@@ -100,7 +101,7 @@ class Controller:
             self.plan.cells,
             items,
             lanes,
-            ledger=self.ledger,
+            tell=self._tell,
             results=self.results,
             waived=self.waived,
         )
@@ -110,39 +111,74 @@ class Controller:
         """The same, from the file that a worker left before it reported its collection."""
         items, lanes, deselected = read_facts(Path(str(self.plan.nodefile).format(worker)))
         if [item.nodeid for item in items] != list(collection):
-            raise pytest.UsageError(f"worker {worker} reported other tests than it wrote down")
+            self._refuse([f"worker {worker} reported other tests than it wrote down"])
         return self.begin(items, lanes, deselected)
 
     # -- while it runs -----------------------------------------------------------------------------------------
 
     def pytest_runtest_logstart(self, nodeid: str) -> None:
         self.heartbeat.begin(nodeid)
-        self.ledger.add(StartRecord(nodeid=nodeid, worker=""))
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         if reason := problem_of(report):
-            self.ledger.add(ProblemRecord(ruling=Ruling.ENVIRONMENT, reason=reason))
+            self._problem(Ruling.ENVIRONMENT, reason)
         node = getattr(report, "node", None)
         result = self.results.take(report, node.gateway.id if node is not None else None)
         if result is not None:
             self.heartbeat.end(report.nodeid)
             self.ledger.add(result)
 
+    def pytest_report_teststatus(self, report: pytest.TestReport) -> tuple[str, str, str] | None:
+        """A pass that touched nothing is not shown as one."""
+        if report.when == "call" and report.passed and idle(report.user_properties):
+            return "without evidence", "e", "NO EVIDENCE"
+        return None
+
     def pytest_collectreport(self, report: pytest.CollectReport) -> None:
+        """What can not be collected can not speak for its specs, and nobody knows which those are."""
+        where = report.nodeid or "the collection"
         if report.failed:
-            where = report.nodeid or "the collection"
-            reason = failures.short(f"{where} could not be collected: {report.longreprtext}")
-            self.ledger.add(ProblemRecord(ruling=Ruling.INCOMPLETE, reason=reason))
+            self.broken_modules += 1
+            self._problem(Ruling.INCOMPLETE, f"{where} could not be collected: {report.longreprtext}")
+        elif report.skipped:
+            self.skipped_modules += 1
+            self._problem(Ruling.INCOMPLETE, f"{where} was skipped as a whole: {_why_skipped(report)}")
 
     def pytest_internalerror(self, excrepr: Any) -> None:
         self.interrupted = "internal"
-        reason = failures.short(f"internal error: {str(excrepr).strip().splitlines()[-1]}")
-        self.ledger.add(ProblemRecord(ruling=Ruling.INCOMPLETE, reason=reason))
+        self._problem(Ruling.INCOMPLETE, f"internal error: {str(excrepr).strip().splitlines()[-1]}")
 
     def pytest_keyboard_interrupt(self, excinfo: pytest.ExceptionInfo[BaseException]) -> None:
-        # xdist stops a run after -x with a KeyboardInterrupt of its own.
-        stopped = type(excinfo.value) is not KeyboardInterrupt
-        self.interrupted = "stopped" if stopped else "keyboard"
+        # xdist and pytest stop a run with a KeyboardInterrupt of their own.
+        if type(excinfo.value) is KeyboardInterrupt:
+            self.interrupted = "keyboard"
+        elif not self.broken_modules:
+            self.interrupted = "stopped"
+
+    def _whole(self, deselected: int) -> bool:
+        """Whether the collection has everything, so that what it lacks is missing from the suite."""
+        left_out = deselected or self.skipped_modules or self.broken_modules
+        return self.plan.complete and not left_out
+
+    def _problem(self, ruling: Ruling, words: str) -> None:
+        self.ledger.add(ProblemRecord(ruling=ruling, reason=short(words)))
+
+    def _refuse(self, problems: Sequence[str]) -> None:
+        if problems:
+            words = "suite and catalogue do not fit: " + "; ".join(problems)
+            self._problem(Ruling.INCOMPLETE, words)
+            raise pytest.UsageError(words)
+
+    def _tell(self, record: StartRecord | BlockedRecord) -> None:
+        """The board has sent a test to its worker, or stopped it for good."""
+        self.ledger.add(record)
+        if isinstance(record, BlockedRecord) and self.config.option.verbose > 0:
+            self._say(f"{record.nodeid} {'BLOCKED' if record.by else 'NOT RUN'} ({record.reason})")
+
+    def _say(self, line: str) -> None:
+        reporter = self.config.pluginmanager.getplugin("terminalreporter")
+        if reporter is not None:
+            reporter.write_line(line)
 
     # -- after -------------------------------------------------------------------------------------------------
 
@@ -150,39 +186,51 @@ class Controller:
     def pytest_sessionfinish(self, session: pytest.Session, exitstatus: int) -> Generator[None]:
         try:
             return (yield)
+        except KeyboardInterrupt:  # a second Ctrl-C means "now", not "without a verdict"
+            self.interrupted = "keyboard"
         finally:
-            self.heartbeat.stop()
-            self._finish(session, exitstatus)
+            if exitstatus == pytest.ExitCode.USAGE_ERROR:
+                self.interrupted = "usage"
+            elif self.interrupted is None and (session.shouldstop or session.shouldfail):
+                self.interrupted = "stopped"
+            session.exitstatus = self._finish(session.exitstatus)
 
-    def _finish(self, session: pytest.Session, exitstatus: int) -> None:
-        if exitstatus == pytest.ExitCode.USAGE_ERROR:
-            self.interrupted = "usage"
-        self.ledger.add(EndRecord(finished=_now(), interrupted=self.interrupted))
-        self.ledger.close()
+    def pytest_unconfigure(self) -> None:
+        """A session that never began has no end either."""
+        if not self.finished:
+            self.interrupted = "internal"
+            self._finish(pytest.ExitCode.INTERNAL_ERROR)
+
+    def _finish(self, exitstatus: int) -> int:
+        """The end of the ledger and the verdict; nothing more can interrupt it.
+
+        :returns: the process's exit status.
+        """
+        self.finished = True
+        interrupt = signal.signal(signal.SIGINT, signal.SIG_IGN)
+        self.heartbeat.stop()
+        try:
+            self.ledger.add(EndRecord(finished=_now(), interrupted=self.interrupted))
+            self.ledger.close()
+            return self._judge(exitstatus)
+        except (OSError, UsageError) as error:
+            self._say(f"cudaboot: no verdict could be written: {error}")
+            return pytest.ExitCode.INTERNAL_ERROR
+        finally:
+            signal.signal(signal.SIGINT, interrupt)
+            signal.signal(signal.SIGTERM, getattr(self, "_terminate", signal.SIG_DFL))
+
+    def _judge(self, exitstatus: int) -> int:
         if self.catalog is None:
-            (Path(self.plan.out) / files.VERDICT).unlink(missing_ok=True)
-        else:
-            self._judge(session, self.catalog)
-        shutil.rmtree(self.plan.workdir, ignore_errors=True)
-
-    def _judge(self, session: pytest.Session, catalog: Catalog) -> None:
-        verdict = judge(catalog, self.ledger.records)
-        session.exitstatus = verdict["exit"]
-        path = files.write_verdict(Path(self.plan.out), verdict)
-        reporter = self.config.pluginmanager.getplugin("terminalreporter")
-        if reporter is None:
-            return
-        writer = reporter._tw  # noqa: SLF001 - the reporter's own writer is the only one that capture leaves alone
-        color = bool(writer.hasmarkup)
-        if reporter.verbosity >= 0:
-            writer.line()
-            writer.line(terminal.table(verdict, width=writer.fullwidth, color=color))
-        writer.line(terminal.closing(verdict, summary_line(verdict), _shown(path), color=color))
-
-    def _say(self, line: str) -> None:
+            self.claim.drop()
+            return exitstatus
+        verdict = judge(self.catalog, self.ledger.records)
+        path = self.claim.settle(verdict)
         reporter = self.config.pluginmanager.getplugin("terminalreporter")
         if reporter is not None:
-            reporter.write_line(line)
+            # The reporter's own writer is the only one that capture leaves alone.
+            terminal.write(reporter._tw, verdict, _shown(path), table=reporter.verbosity >= 0)  # noqa: SLF001
+        return int(verdict["exit"])
 
 
 class WorkerPins:
@@ -202,11 +250,39 @@ class WorkerPins:
     def pytest_xdist_make_scheduler(self, config: pytest.Config, log: Any) -> Any:
         from pytest_cudaboot.run.scheduler import Lanes
 
-        return Lanes(config, log, self.controller.begin_from_worker)
+        return Lanes(config, log, self._start)
+
+    def pytest_handlecrashitem(self, report: pytest.TestReport) -> None:
+        from pytest_cudaboot.run.scheduler import count_failure
+
+        count_failure(self.controller.config, report)
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_sessionfinish(self) -> None:
+        """Before xdist waits for its workers: an interrupt may have reached this process alone."""
+        from pytest_cudaboot.run.scheduler import interrupt_workers
+
+        if self.controller.interrupted == "keyboard":
+            interrupt_workers(self.controller.config)
+
+    def _start(self, collection: Sequence[str], worker: str) -> CellBoard:
+        """What pytest itself does after errors of collection, which xdist leaves out."""
+        controller = self.controller
+        board = controller.begin_from_worker(collection, worker)
+        broken = controller.broken_modules
+        if broken and not controller.config.option.continue_on_collection_errors:
+            raise pytest.Session.Interrupted(f"{broken} error{'s' if broken > 1 else ''} during collection")
+        return board
 
 
 def _interrupt(_signal: int, _frame: FrameType | None) -> None:
     raise KeyboardInterrupt("SIGTERM")
+
+
+def _why_skipped(report: pytest.CollectReport) -> str:
+    """Of pytest's triple of file, line and words, the words."""
+    where = report.longrepr
+    return str(where[2]) if isinstance(where, tuple) else report.longreprtext
 
 
 def _now() -> str:

@@ -13,6 +13,10 @@ from pytest_cudaboot.lowerers.base import Array, LowererConfig
 from pytest_cudaboot.model import Gpu, Json, to_json
 from pytest_cudaboot.rules.selection import pin_environment
 from pytest_cudaboot.run.evidence import Evidence
+from pytest_cudaboot.run.lanes import LANE_VARIABLE
+
+# A pytest that is started in a test would take these for its own.
+_OURS = ("PYTEST_XDIST_", LANE_VARIABLE)
 
 
 @dataclass(slots=True)
@@ -39,8 +43,9 @@ class Devices:
 
     @property
     def environment(self) -> dict[str, str]:
-        """The pinned environment for whatever is started from this worker."""
-        return pin_environment(self._environ, self._gpu)
+        """The pinned environment for whatever is started from this worker, as if from a shell."""
+        kept = {name: value for name, value in self._environ.items() if not name.startswith(_OURS)}
+        return pin_environment(kept, self._gpu)
 
     def open(self, config: LowererConfig, evidence: Evidence) -> LowererHandle:
         """A lowerer in a proved device process; the warm one, if it has the same configuration and lives."""
@@ -62,12 +67,16 @@ class Devices:
         self._logs.mkdir(parents=True, exist_ok=True)
         log = self._logs / f"device-{self._worker}-{next(self._numbers)}.log"
         env = {**self.environment, **config.environment}
+        evidence.note(device_log=str(log))
         process = DeviceProcess(env=env, log_path=log, budget=evidence.left)
-        self._warm = _Warm(process, config, {})
-        if self._gpu is not None:
-            prove_pin(process, [self._gpu.uuid], budget=evidence.left)
-        facts: Json = process.call("open", budget=evidence.left, config=to_json(config))
-        self._warm.facts = facts
+        try:
+            if self._gpu is not None:
+                prove_pin(process, [self._gpu.uuid], budget=evidence.left)
+            facts: Json = process.call("open", budget=evidence.left, config=to_json(config))
+        except BaseException:
+            process.close()  # what is not proved, or half open, is nobody's
+            raise
+        self._warm = _Warm(process, config, facts)
         return self._warm
 
 

@@ -92,3 +92,9 @@ def read_property(properties: list[tuple[str, object]]) -> Json:
     """The facts of `to_property`, or an empty dict."""
     text = next((value for name, value in properties if name == PROPERTY), None)
     return dict(json.loads(str(text))) if text is not None else {}
+
+
+def idle(properties: list[tuple[str, object]]) -> bool:
+    """Whether a test that speaks for a spec has touched nothing."""
+    facts = read_property(properties)
+    return bool(facts.get("spec")) and not facts["acts"]

@@ -6,7 +6,7 @@ import pytest
 
 from pytest_cudaboot.run import items as cells
 from pytest_cudaboot.run.controller import Controller
-from pytest_cudaboot.run.worker import Worker
+from pytest_cudaboot.run.worker import IN_PROCESS, Worker
 
 
 class InProcess:
@@ -27,9 +27,12 @@ class InProcess:
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_protocol(self, item: pytest.Item) -> bool | None:
         board, place = self.controller.board, self.places[item.nodeid]
-        if board is None or not board.blocked(place):
+        if board is None:
             return None
-        return True  # the board has recorded it, and nothing is run
+        if board.blocked(place):
+            return True  # the board has recorded it, and nothing is run
+        board.sent(place, IN_PROCESS)
+        return None
 
     @pytest.hookimpl(trylast=True)
     def pytest_runtest_logfinish(self, nodeid: str) -> None:

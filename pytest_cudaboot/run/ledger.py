@@ -12,7 +12,7 @@ import pytest
 from pytest_cudaboot.model import ItemRecord, Json, Record, ResultRecord, Status
 from pytest_cudaboot.rules.ledger_lines import write_line
 from pytest_cudaboot.run.evidence import read_property
-from pytest_cudaboot.run.failures import Failure
+from pytest_cudaboot.run.failures import Failure, short
 
 FAILURE = "cudaboot.failure"
 CRASHED = "???"  # what xdist calls the phase in which a worker died
@@ -123,7 +123,11 @@ def _failure(report: pytest.TestReport) -> Failure | None:
     if data := _attached(report):
         return Failure(**{**data, "status": Status(data["status"])})
     if report.failed:
-        return Failure(status=Status.FAILED, cause="assertion", reason="failed without a word")
+        return Failure(
+            status=Status.FAILED,
+            cause="assertion",
+            reason=short(report.longreprtext) or "failed without a word",
+        )
     return None
 
 

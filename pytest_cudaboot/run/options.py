@@ -64,7 +64,6 @@ def read_settings(config: pytest.Config) -> Settings:
 
     :raises UsageError: for a word that none of the lists has.
     """
-    root = config.rootpath
     named_lowerers = _words(config, "lowerers", LOWERERS)
     return Settings(
         gpus=config.known_args_namespace.gpus,
@@ -74,9 +73,14 @@ def read_settings(config: pytest.Config) -> Settings:
         lowerers=named_lowerers or None,
         tracks=_words(config, "tracks", TRACKS) or ("toolchain", "box"),
         require=_words(config, "require", CONDITIONS),
-        waivers=_path(config, "waive") or _present(root / "cudaboot-waivers.toml"),
-        out=_path(config, "out") or root / ".cudaboot",
+        waivers=_path(config, "waive") or _present(config.rootpath / "cudaboot-waivers.toml"),
+        out=out_folder(config),
     )
+
+
+def out_folder(config: pytest.Config) -> Path:
+    """Where the verdict goes. It is known even if the rest of what was asked for makes no sense."""
+    return _path(config, "out") or config.rootpath / ".cudaboot"
 
 
 def _add(parser: pytest.Parser, group: pytest.OptionGroup, name: str, metavar: str, text: str) -> None:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 
 from pytest_cudaboot.model import CellKey, Gpu, Json, to_json
+from pytest_cudaboot.report.files import LOGS
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -60,7 +61,7 @@ class Plan:
 
     @property
     def logs(self) -> Path:
-        return Path(self.out) / "logs"
+        return Path(self.out) / LOGS
 
     @property
     def nodefile(self) -> Path:

@@ -6,6 +6,9 @@ are replaced here: a worker runs what it was sent at once, and a node is sent on
 
 from __future__ import annotations
 
+import contextlib
+import os
+import signal
 import time
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
@@ -30,6 +33,9 @@ class Board(Protocol):
 
     def impossible(self, index: int, reason: str) -> None:
         """Record that the item can not be had in this run."""
+
+    def sent(self, index: int, worker: str) -> None:
+        """The item is on its way to a worker."""
 
     def closed(self, index: int) -> None:
         """The item has ended, one way or another."""
@@ -103,6 +109,7 @@ class Lanes(LoadScheduling):  # type: ignore[misc]
             elif not board.waits(index) and (node := self._idle(board.lane(index))) is not None:
                 self.pending.remove(index)
                 self.node2pending[node].append(index)
+                board.sent(index, node.gateway.id)
                 node.send_runtest_some([index])
 
     def _idle(self, lane: str) -> Any | None:
@@ -129,6 +136,19 @@ def lane_of(spec: Any) -> str:
 
 def _serves(lane: str, wanted: str) -> bool:
     return lane != HOST if wanted == CARD else lane == wanted
+
+
+def count_failure(config: pytest.Config, report: pytest.TestReport) -> None:
+    """Let a crash count for `-x` and `--maxfail`, which stock xdist forgets."""
+    config.pluginmanager.getplugin("dsession")._handlefailures(report)  # noqa: SLF001 - it owns the count
+
+
+def interrupt_workers(config: pytest.Config) -> None:
+    """Interrupt every worker, so that each ends its test and its fixtures now."""
+    manager = config.pluginmanager.getplugin("dsession").nodemanager
+    for gateway in manager.group if manager is not None else ():
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(gateway._rinfo().pid, signal.SIGINT)  # noqa: SLF001 - xdist has it cached, for the same reason
 
 
 def run_without_lookahead(config: pytest.Config, session: pytest.Session) -> None:

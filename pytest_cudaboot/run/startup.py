@@ -11,17 +11,18 @@ import pytest
 
 from pytest_cudaboot.errors import UsageError
 from pytest_cudaboot.probes.parent import die_with
-from pytest_cudaboot.report import files
+from pytest_cudaboot.report.files import Claim
 from pytest_cudaboot.rules.catalog import load_catalog
-from pytest_cudaboot.rules.verdict import running, usage
 from pytest_cudaboot.run import fixtures, prepare
 from pytest_cudaboot.run.assemble import Assembly, RunId, assemble
 from pytest_cudaboot.run.box import Box, choose
-from pytest_cudaboot.run.controller import Controller
+from pytest_cudaboot.run.controller import Controller, WorkerPins
 from pytest_cudaboot.run.inprocess import InProcess
-from pytest_cudaboot.run.options import Settings, read_settings
+from pytest_cudaboot.run.options import Settings, out_folder, read_settings
 from pytest_cudaboot.run.plan import Plan
-from pytest_cudaboot.run.worker import IN_PROCESS, NAME, WORKER, Worker
+from pytest_cudaboot.run.worker import IN_PROCESS, NAME, WORKER, Worker, XdistWorker
+
+UNPROTECTED = "tests run in this process: a crash of one ends the run"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -29,14 +30,13 @@ class Start:
     """What was decided before conftests were loaded.
 
     :param pins: one environment a worker; empty where tests run in this process.
-    :param lock: descriptor that holds the output folder, or null with `--collect-only`.
+    :param claim: the output folder, or null with `--collect-only`.
     """
 
     assembly: Assembly
     box: Box
     pins: tuple[dict[str, str], ...]
-    notes: tuple[str, ...]
-    lock: int | None
+    claim: Claim | None
 
 
 START: pytest.StashKey[Start] = pytest.StashKey()
@@ -47,14 +47,12 @@ def before_conftests(
 ) -> None:
     """Name the suite in every process; in the controller decide everything, and how many workers there are."""
     try:
-        settings = read_settings(config)
-        namespace = config.known_args_namespace
-        suite = prepare.find_suite(
-            namespace.file_or_dir, config.invocation_params.dir, config.rootpath, settings.catalog
-        )
-        if not worker:
-            _decide(config, settings, suite, args, environ)
-        prepare.insert(config, args, suite.arguments)
+        if worker:
+            prepare.insert(config, args, _suite(config, read_settings(config)).arguments)
+        elif config.known_args_namespace.collectonly:
+            _decide(config, args, environ, RunId.now(), None)
+        else:
+            _claimed(config, args, environ)
     except UsageError as error:
         raise pytest.UsageError(str(error)) from error
 
@@ -67,87 +65,74 @@ def configure(config: pytest.Config, environ: MutableMapping[str, str]) -> None:
         return
     plan = Plan.loads(workerinput["cudaboot"])
     die_with(plan.controller)
-    from pytest_cudaboot.run.worker import XdistWorker
-
     worker = _register_worker(config, plan, workerinput["workerid"], environ)
     config.pluginmanager.register(XdistWorker(config, worker), "cudaboot-xdist-worker")
 
 
-def _decide(
-    config: pytest.Config,
-    settings: Settings,
-    suite: prepare.Suite,
-    args: list[str],
-    environ: MutableMapping[str, str],
-) -> None:
-    """The controller's part. A usage error after the withdrawal is written into the verdict as well."""
+def _claimed(config: pytest.Config, args: list[str], environ: MutableMapping[str, str]) -> None:
+    """A run that will be judged. Whatever goes wrong from here on, no older verdict survives it."""
     run = RunId.now()
-    judged = not config.known_args_namespace.collectonly
-    lock = files.claim(settings.out) if judged else None
-    if judged:
-        files.write_verdict(settings.out, running(run.name, run.started))
+    claim = Claim(out_folder(config), run.name, run.started)
+    config.add_cleanup(claim.release)
     try:
-        config.stash[START] = _start(config, settings, suite, args, environ, run, lock)
+        _decide(config, args, environ, run, claim)
     except UsageError as error:
-        if judged:
-            files.write_verdict(settings.out, usage(run.name, run.started, str(error)))
+        claim.refuse(str(error))
         raise
 
 
-def _start(
+def _decide(
     config: pytest.Config,
-    settings: Settings,
-    suite: prepare.Suite,
     args: list[str],
     environ: MutableMapping[str, str],
     run: RunId,
-    lock: int | None,
-) -> Start:
+    claim: Claim | None,
+) -> None:
+    settings = read_settings(config)
+    suite = _suite(config, settings)
+    box, hosts = _workers(config, settings, environ)
+    assembly = assemble(config, settings, suite, box, environ, run)
+    if hosts:
+        args[:0] = prepare.worker_arguments(len(box.gpus), hosts)
+    pins = prepare.pins(box.gpus, hosts) if hosts else ()
+    config.stash[START] = Start(assembly=assembly, box=box, pins=pins, claim=claim)
+    prepare.insert(config, args, suite.arguments)
+
+
+def _suite(config: pytest.Config, settings: Settings) -> prepare.Suite:
+    positional = config.known_args_namespace.file_or_dir
+    return prepare.find_suite(positional, config.invocation_params.dir, config.rootpath, settings.catalog)
+
+
+def _workers(config: pytest.Config, settings: Settings, environ: MutableMapping[str, str]) -> tuple[Box, int]:
+    """The box, and how many host workers there are beside its cards'; none where tests run in this process."""
     namespace = config.known_args_namespace
     xdist = config.pluginmanager.hasplugin("xdist")
     if xdist:
         prepare.check_distribution(namespace)
     box = choose(settings.gpus, environ)
-    workers = prepare.wants_workers(namespace, xdist=xdist) and box.problem is None
-    if not workers and len(box.gpus) > 1 and not namespace.collectonly:
+    if prepare.wants_workers(namespace, xdist=xdist) and box.problem is None:
+        return box, prepare.host_workers(len(os.sched_getaffinity(0)), len(box.gpus))
+    if len(box.gpus) > 1 and not namespace.collectonly:
         raise UsageError(
             f"--gpus names {len(box.gpus)} cards, and without workers there is one process for one"
         )
-    assembly = assemble(config, settings, suite, box, environ, run)
-    hosts = prepare.host_workers(len(os.sched_getaffinity(0)), len(box.gpus))
-    if workers:
-        args[:0] = prepare.worker_arguments(len(box.gpus), hosts)
-    return Start(
-        assembly=assembly,
-        box=box,
-        pins=prepare.pins(box.gpus, hosts) if workers else (),
-        notes=() if workers else ("tests run in this process: a crash of one ends the run",),
-        lock=lock,
-    )
+    return box, 0
 
 
 def _configure_controller(config: pytest.Config, start: Start, environ: MutableMapping[str, str]) -> None:
-    assembly = start.assembly
-    if config.known_args_namespace.collectonly:
-        _register_worker(config, assembly.plan, IN_PROCESS, environ)
+    plan = start.assembly.plan
+    if start.claim is None:
+        _register_worker(config, plan, IN_PROCESS, environ)
         return
-    controller = Controller(
-        config,
-        assembly.plan,
-        assembly.catalog,
-        assembly.record,
-        waived=assembly.waived,
-        problem=start.box.problem,
-        notes=start.notes,
-    )
+    notes = () if start.pins else (UNPROTECTED,)
+    controller = Controller(config, start.assembly, start.claim, problem=start.box.problem, notes=notes)
     config.pluginmanager.register(controller, "cudaboot-controller")
     if start.pins:
-        from pytest_cudaboot.run.controller import WorkerPins
-
         config.pluginmanager.register(WorkerPins(controller, start.pins), "cudaboot-pins")
         return
-    environ.update(prepare.pins(assembly.plan.gpus, 1)[0])
-    worker = _register_worker(config, assembly.plan, IN_PROCESS, environ)
+    environ.update(prepare.pins(plan.gpus, 1)[0])
+    worker = _register_worker(config, plan, IN_PROCESS, environ)
     config.pluginmanager.register(InProcess(controller, worker), "cudaboot-in-process")
 
 

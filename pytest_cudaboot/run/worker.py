@@ -14,7 +14,7 @@ from pytest_cudaboot.model import Status
 from pytest_cudaboot.rules.catalog import Catalog
 from pytest_cudaboot.run import items as cells
 from pytest_cudaboot.run.devices import Devices
-from pytest_cudaboot.run.evidence import KEY, Evidence, read_property
+from pytest_cudaboot.run.evidence import KEY, Evidence
 from pytest_cudaboot.run.failures import Failure, classify
 from pytest_cudaboot.run.lanes import HOST, LANE_VARIABLE
 from pytest_cudaboot.run.ledger import attach_failure
@@ -88,16 +88,11 @@ class Worker:
         evidence = item.stash.get(KEY, None)
         if call.excinfo is not None and not report.passed:
             _explain(report, call.excinfo.value, evidence)
+        elif report.passed and hasattr(report, "wasxfail"):
+            attach_failure(report, _no_pass(f"passed, though marked xfail: {report.wasxfail}"))
         if evidence is not None and report.when != "setup":
             report.user_properties.append(evidence.to_property())
         return report
-
-    def pytest_report_teststatus(self, report: pytest.TestReport) -> tuple[str, str, str] | None:
-        """A pass that touched nothing is not shown as one."""
-        facts = read_property(report.user_properties)
-        if report.when == "call" and report.passed and facts and facts["spec"] and not facts["acts"]:
-            return "no evidence", "e", "NO EVIDENCE"
-        return None
 
     # -- the device --------------------------------------------------------------------------------------------
 
@@ -147,6 +142,11 @@ def _explain(report: pytest.TestReport, error: BaseException, evidence: Evidence
     if isinstance(error, DeviceError) and evidence is not None:
         evidence.note(device=error.evidence)
     failure = classify(error)
-    if report.skipped and failure.status is not Status.SKIPPED:  # an expected failure, and so no pass
-        failure = Failure(status=Status.SKIPPED, cause=None, reason=f"expected failure: {failure.reason}")
+    if report.skipped and failure.status is not Status.SKIPPED:
+        failure = _no_pass(f"expected failure: {failure.reason}")
     attach_failure(report, failure)
+
+
+def _no_pass(reason: str) -> Failure:
+    """What xfail says of a test is an excuse for nothing: an exception for a spec is a waiver."""
+    return Failure(status=Status.SKIPPED, cause=None, reason=reason)
