@@ -28,6 +28,7 @@ from pytest_cudaboot.probes import process, procfs
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+SERVER = "pytest_cudaboot.device.server"
 SERVICE = "pytest_cudaboot.device.service:DeviceService"
 START_BUDGET = 60.0
 CLOSE_BUDGET = 10.0
@@ -64,18 +65,10 @@ class DeviceProcess:
         self.evidence: dict[str, Any] = {}
         with contextlib.ExitStack() as undo:
             self._arena = undo.enter_context(contextlib.closing(wire.Arena.create()))
-            ours, theirs = socket.socketpair()
-            undo.enter_context(ours)
+            ours, theirs = map(undo.enter_context, socket.socketpair())
             with theirs, log_path.open("ab") as log:
                 fds = (theirs.fileno(), self._arena.fd)
-                words = (
-                    python,
-                    "-P",
-                    "-m",
-                    "pytest_cudaboot.device.server",
-                    *map(str, (*fds, os.getpid())),
-                    target,
-                )
+                words = (python, "-P", "-m", SERVER, *map(str, (*fds, os.getpid())), target)
                 self._group = process.start_process(
                     words, cwd=cwd, env=_importable(env), stdout=log, stderr=log, pass_fds=(*fds, *pass_fds)
                 )

@@ -123,36 +123,32 @@ def run_command(
     :param budget: seconds until it counts as hung and its group is killed.
     :param check: raise :class:`CommandError` for a return code other than 0.
     """
-    words = tuple(os.fspath(word) for word in argv)
+    words, changes = tuple(os.fspath(word) for word in argv), environment_changes(env)
+    # Files, not pipes: a daemon that keeps a pipe open would make the end of the program unobservable.
     with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err, _stdin_file(stdin) as source:
-        # Files, not pipes: a daemon that keeps a pipe open would make the end of the program unobservable.
         started = time.monotonic()
         group = start_process(words, cwd=cwd, env=env, stdin=source, stdout=out, stderr=err)
         in_time = False
         try:
             in_time = group.wait(budget)
         finally:
-            seconds = time.monotonic() - started
-            ending = group.kill()
-        completed = Completed(
+            seconds, ending = time.monotonic() - started, group.kill()
+        done = Completed(
             argv=words,
             cwd=os.fspath(cwd),
-            env_changes=environment_changes(env),
+            env_changes=changes,
             returncode=-signal.SIGKILL if ending.returncode is None else ending.returncode,
             stdout=_text(out),
             stderr=_text(err),
             seconds=seconds,
         )
-    if not in_time:
-        raise CommandError(
-            failure(completed, f"did not end within {budget:g} s and was killed", ending.survivors)
-        )
-    if check and completed.returncode != 0:
-        raise CommandError(failure(completed, ended_by(completed.returncode), ending.survivors))
-    return completed
+    if not in_time or (check and done.returncode != 0):
+        ended = ended_by(done.returncode) if in_time else f"did not end within {budget:g} s and was killed"
+        raise CommandError(failure(done, ended, ending.survivors))
+    return done
 
 
-def start_process(  # noqa: PLR0913 - the file descriptors of a process are what they are
+def start_process(
     argv: Sequence[str],
     *,
     cwd: str | os.PathLike[str],
@@ -161,16 +157,11 @@ def start_process(  # noqa: PLR0913 - the file descriptors of a process are what
     stdout: IO[bytes] | int = subprocess.DEVNULL,
     stderr: IO[bytes] | int = subprocess.DEVNULL,
     pass_fds: Sequence[int] = (),
-    wrap: bool = True,
 ) -> ProcessGroup:
-    """Start a program as the leader of its own session.
-
-    :param wrap: have it killed when we die; a program that asks for that itself needs no wrapper.
-    """
+    """Start a program as the leader of its own session; it is killed when the calling thread ends."""
     _check_program(argv[0], cwd, env.get("PATH", os.defpath))
-    prefix = _death_wrapper() if wrap else ()
     popen = subprocess.Popen(  # noqa: S603 - a list, never a shell; the caller names the program
-        [*prefix, *argv],
+        [*_death_wrapper(), *argv],
         cwd=cwd,
         env=dict(env),
         stdin=stdin,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import socket
 import threading
 import time
@@ -171,3 +172,23 @@ def test_a_descriptor_outside_the_arena_is_refused(arena: wire.Arena, descriptor
 
     with pytest.raises(PeerGoneError, match=r"no array of|makes no sense"):
         wire.unpack(frame, arena, copy=True)
+
+
+def test_a_signal_in_the_middle_of_a_frame_is_no_end(ends: Ends) -> None:
+    """Reading goes on after a handler has run, and what was read before is kept."""
+    channel, peer = ends
+    handled: list[int] = []
+
+    def handle(number: int, _: object) -> None:
+        handled.append(number)
+        peer.sendall(b"lo")
+
+    before = signal.signal(signal.SIGALRM, handle)
+    try:
+        peer.sendall(b"\x05\x00\x00\x00hel")
+        signal.setitimer(signal.ITIMER_REAL, 0.05)
+
+        assert channel.receive(soon()) == b"hello"
+    finally:
+        signal.signal(signal.SIGALRM, before)
+    assert handled == [signal.SIGALRM]
