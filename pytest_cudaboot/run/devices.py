@@ -55,6 +55,7 @@ class Devices:
             warm = self._start(config, evidence)
         uuids = [self._gpu.uuid] if self._gpu else []
         evidence.ran_on(config.platform, uuids)
+        evidence.note(device_log=str(warm.process.log_path))
         return LowererHandle(warm.process, config, warm.facts, evidence)
 
     def retire(self) -> None:
@@ -67,7 +68,6 @@ class Devices:
         self._logs.mkdir(parents=True, exist_ok=True)
         log = self._logs / f"device-{self._worker}-{next(self._numbers)}.log"
         env = {**self.environment, **config.environment}
-        evidence.note(device_log=str(log))
         process = DeviceProcess(env=env, log_path=log, budget=evidence.left)
         try:
             if self._gpu is not None:

@@ -1,0 +1,26 @@
+"""A gate to run, in an environment as a user's shell has it."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+
+# What a run imports late has to be here before the first one begins: pytester removes what came in meanwhile.
+from pytest_cudaboot.run import scheduler, startup  # noqa: F401 - the import is the point
+from tests.run.gate import ROOT, Gate
+
+PINNED = ("CUDA_VISIBLE_DEVICES", "CUDABOOT_LANE")
+
+
+@pytest.fixture
+def gate(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> Gate:
+    """An empty folder, and an environment as a user's shell has it."""
+    for name in [name for name in os.environ if name.startswith(("PYTEST_XDIST_", "PYTEST_ADDOPTS"))]:
+        monkeypatch.delenv(name)
+    for name in PINNED:
+        # A run without workers pins its own process, so that what was there before has to be put back.
+        monkeypatch.setenv(name, "")
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("PYTHONPATH", str(ROOT))
+    return Gate(pytester)

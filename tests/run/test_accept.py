@@ -1,0 +1,123 @@
+"""The one way to an accept, and what a person sees of it."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.run.gate import Gate
+
+REAL = """
+import pytest
+
+@pytest.mark.spec("a.works")
+def test_works(measure):
+    measure(figure=1)
+
+@pytest.mark.spec("a.linear")
+def test_linear(session, net):
+    graph = net.forward
+    outputs = session(graph.path).invoke(graph.inputs(seed=1))
+    assert [output.shape for output in outputs] == [output.shape for output in graph.oracle(graph.inputs(1))]
+
+@pytest.mark.spec("a.command")
+def test_command(run):
+    assert run(["echo", "hello"]).stdout == "hello\\n"
+
+def test_of_no_spec():
+    pass
+"""
+CATALOG = """
+[a.works]
+kind = "step"
+title = "It executes"
+heading = "First"
+on = "any"
+
+[a.linear]
+kind = "step"
+title = "Nets run"
+heading = "First"
+on = "any"
+lowerers = ["xla"]
+
+[a.command]
+kind = "step"
+title = "A command runs"
+heading = "Second"
+needs = ["a.linear"]
+
+[b.card]
+kind = "step"
+title = "Only a card"
+heading = "Second"
+when = ["gpu"]
+"""
+
+
+def test_everything_holds_with_workers(gate: Gate) -> None:
+    result = gate.suite(REAL, CATALOG).away("-v", "--cudaboot-lowerers", "xla")
+
+    assert result.ret == 0
+    assert gate.verdict["verdict"] == "accept"
+    assert gate.outcomes == dict.fromkeys(["a.works", "a.linear", "a.command"], "holds")
+    result.stdout.fnmatch_lines(
+        [
+            "cudaboot: cards none (host scope, on the CPU)",
+            "cudaboot: xla through *xla_cpu_pjrt.so*",
+            "cudaboot: scope 3 specs in, 1 out",
+            "cudaboot:   out (no card was asked for): b.card",
+            "*PASSED*test_suite.py::test_works[[]host[]]*",
+            "First",
+            "  a.linear   xla cpu  holds*s",
+            "accept · reference · 3 specs hold · 1 out of scope (no card was asked for)",
+            "  report: .cudaboot/verdict.json",
+        ]
+    )
+
+
+def test_cells_say_where_they_ran_and_what_they_left(gate: Gate) -> None:
+    gate.suite(REAL, CATALOG).here()
+
+    linear = gate.cells["a.linear"]
+    assert (linear["lowerer"], linear["platform"], linear["gpus"]) == ("xla", "cpu", [])
+    assert linear["evidence"]["device_log"].endswith("device-main-1.log")
+    assert gate.cells["a.works"]["measurements"] == {"figure": 1}
+    assert gate.cells["a.command"]["platform"] is None
+
+
+def test_quiet_prints_only_the_closing(gate: Gate) -> None:
+    result = gate.suite().here("-q")
+
+    assert result.ret == 0
+    result.stdout.no_fnmatch_line("First")
+    result.stdout.fnmatch_lines(["accept · reference · 1 spec holds", "  report: .cudaboot/verdict.json"])
+
+
+@pytest.mark.parametrize("words", [("-p", "no:terminal"), ("-p", "no:cacheprovider"), ("-W", "error")])
+def test_accept_does_not_depend_on_other_plugins(gate: Gate, words: tuple[str, ...]) -> None:
+    assert gate.suite().here(*words).ret == 0
+    assert gate.verdict["verdict"] == "accept"
+
+
+def test_a_header_says_what_protection_is_off(gate: Gate) -> None:
+    result = gate.suite().here()
+
+    result.stdout.fnmatch_lines(["cudaboot: tests run in this process: a crash of one ends the run"])
+
+
+def test_without_xdist_tests_run_in_this_process(gate: Gate) -> None:
+    result = gate.suite().away("-p", "no:xdist")
+
+    assert result.ret == 0
+    result.stdout.fnmatch_lines(["cudaboot: tests run in this process*", "accept*"])
+
+
+def test_nothing_is_left_beside_the_published_files(gate: Gate) -> None:
+    gate.suite().here()
+
+    assert sorted(path.name for path in gate.out.iterdir()) == [
+        ".gitignore",
+        ".lock",
+        "ledger.jsonl",
+        "verdict.json",
+    ]
