@@ -31,6 +31,7 @@ WARNINGS = ("-Wall", "-Wextra", "-Werror")
 GUARD = 1
 
 
+# > What the second line installs is the PJRT plugin alone: no `jax`, no `jaxlib`, and nothing that it requires
 @pytest.mark.spec("fast.plugin-only")
 def test_the_package_is_the_plugin_only(cuda_plugin: Path, measure: Callable[..., None]) -> None:
     found = distribution_of(cuda_plugin)
@@ -46,6 +47,8 @@ def test_the_package_is_the_plugin_only(cuda_plugin: Path, measure: Callable[...
     measure(plugin_bytes=cuda_plugin.stat().st_size, plugin_version=found.version)
 
 
+# > It comes
+# > as a finished shared library, so that there is nothing to build but two small C programs.
 @pytest.mark.spec("fast.prebuilt")
 @pytest.mark.parametrize("package", ["jax-cuda12-pjrt", "jax-cuda13-pjrt"])
 def test_the_plugin_installs_without_a_compiler(run: Runner, tmp_path: Path, package: str) -> None:
@@ -65,6 +68,7 @@ def test_the_plugin_installs_without_a_compiler(run: Runner, tmp_path: Path, pac
     assert len(list((tmp_path / "bare").rglob("xla_cuda_plugin.so"))) == 1
 
 
+# > gcc -fPIC -O2 -shared ffi/pjrt_ffi.c -ldl -o ffi/libpjrt_ffi.so
 @pytest.mark.spec("fast.one-liner")
 def test_the_documented_line_builds_the_shim(run: Runner, sources: Path, project: Project) -> None:
     line = _documented_line(project, "gcc -fPIC")
@@ -76,6 +80,7 @@ def test_the_documented_line_builds_the_shim(run: Runner, sources: Path, project
     assert tuple(line) == SHIM_LINE, "the document's line is not the one that the gate builds by"
 
 
+# > The gcc line is the whole build of the shim, without a warning
 @pytest.mark.spec("fast.one-liner")
 @pytest.mark.parametrize("compiler", ["gcc", "clang"])
 def test_the_sources_compile_without_a_warning(
@@ -87,6 +92,8 @@ def test_the_sources_compile_without_a_warning(
     run([compiler, *SHIM_LINE[1:], *WARNINGS], cwd=sources, device=False)
 
 
+# > the result links libc and nothing else (libdl too,
+# > where that is still a library of its own)
 @pytest.mark.spec("fast.shim-links")
 def test_the_shim_links_the_c_library_only(pjrt_shim: Path, measure: Callable[..., None]) -> None:
     needed = elf.needed(pjrt_shim)
@@ -95,6 +102,8 @@ def test_the_shim_links_the_c_library_only(pjrt_shim: Path, measure: Callable[..
     assert set(needed) <= C_LIBRARY
 
 
+# > the shim `dlopen`s the plugin and talks to it through the
+# > PJRT C API, once the API's version and the length of its table are known to fit.
 @pytest.mark.spec("fast.c-api")
 def test_the_plugin_speaks_the_c_api(
     session: Callable[[Path], SessionHandle], lowerer: LowererHandle, net: Net, measure: Callable[..., None]
@@ -140,6 +149,8 @@ def test_a_plugin_of_another_api_is_refused(
     assert re.search(rf"\[pjrt_ffi\] .*({words})", done.stderr)
 
 
+# > they are given what one file of `nets/` says, and refuse an input whose number,
+# > shape or element type is not the one in its signature.
 @pytest.mark.spec("fast.input-shapes")
 def test_inputs_of_the_right_shape_are_taken(session: Callable[[Path], SessionHandle], net: Net) -> None:
     opened = session(net.step.path)

@@ -59,6 +59,8 @@ def refused(done: Completed) -> str:
     return done.stderr
 
 
+# > `$LEAN_MLIR_LOWERER` picks between them at run time (`xla`, `pjrt`
+# > or `iree`; anything else is an error that lists the three)
 @pytest.mark.spec("fast.choice")
 @pytest.mark.parametrize(
     ("env", "kind"),
@@ -82,6 +84,7 @@ def test_what_is_reported_is_what_loaded(
     assert loaded(which(**env))[0] == kind
 
 
+# > A directory on `LD_LIBRARY_PATH` that has a `libpjrt_ffi.so` comes before `ffi/`.
 @pytest.mark.spec("fast.choice")
 def test_a_library_path_injects_another_shim(
     which: Callable[..., Completed], checkout: Path, tmp_path: Path
@@ -93,6 +96,8 @@ def test_a_library_path_injects_another_shim(
     assert loaded(which(LD_LIBRARY_PATH=str(elsewhere))) == ("xla", str(elsewhere / "libpjrt_ffi.so"))
 
 
+# > `LEAN_MLIR_LOWERER_SO=<file>` names one shim, and such a
+# > request never falls back.
 @pytest.mark.spec("fast.choice", role="canary")
 @pytest.mark.parametrize(
     ("present", "env", "words"),
@@ -112,8 +117,14 @@ def test_a_library_path_injects_another_shim(
         pytest.param(
             ("xla", "iree"),
             {"LEAN_MLIR_LOWERER_SO": "ffi/libpjrt_ffi.so", "LEAN_MLIR_LOWERER": "iree"},
-            "LEAN_MLIR_LOWERER_SO.*iree|iree.*LEAN_MLIR_LOWERER_SO",
+            "LEAN_MLIR_LOWERER=iree.*libpjrt_ffi.so is the XLA shim",
             id="two requests that contradict each other",
+        ),
+        pytest.param(
+            ("xla", "iree"),
+            {"LEAN_MLIR_LOWERER_SO": "ffi/libpjrt_ffi.so", "LEAN_MLIR_LOWERER": "nonsense"},
+            "'nonsense'.*LEAN_MLIR_LOWERER_SO=ffi/libpjrt_ffi.so",
+            id="a file beside a word that is none",
         ),
     ],
 )
@@ -129,6 +140,7 @@ def test_a_request_never_falls_back(
     assert re.search(words, refused(which(**env)), re.DOTALL)
 
 
+# > The trainer refuses a shim that lacks one of the ten, names the symbol, and runs nothing on it.
 @pytest.mark.spec("fast.choice", role="canary")
 @pytest.mark.parametrize(
     ("defines", "words"),
@@ -152,6 +164,7 @@ def test_a_shim_that_is_none_is_refused(
     assert re.search(words, refused(which(LEAN_MLIR_LOWERER="xla")), re.DOTALL)
 
 
+# > Run it from this folder: the shim, the graphs and `.venv` are found relative to the working directory.
 @pytest.mark.spec("fast.choice", role="canary")
 def test_another_working_directory_is_named(which: Callable[..., Completed], tmp_path: Path) -> None:
     message = refused(which(cwd=tmp_path))
@@ -160,6 +173,7 @@ def test_another_working_directory_is_named(which: Callable[..., Completed], tmp
     assert "ffi/libpjrt_ffi.so" in message
 
 
+# > Without either, XLA is tried and then IREE, and if it came to that, a line says so and why.
 @pytest.mark.spec("fast.silent-fallback")
 def test_an_absent_xla_shim_falls_back_with_a_line(
     which: Callable[..., Completed], shims: Callable[..., None]
@@ -185,6 +199,8 @@ def test_a_corrupt_xla_shim_is_named_with_the_loaders_words(
     assert re.search(r"libpjrt_ffi\.so: (file too short|invalid ELF header)", done.stderr)
 
 
+# > `PJRT_PLUGIN=<file>` names
+# > another plugin, and then that file alone is tried.
 @pytest.mark.spec("fast.plugin-env")
 def test_the_named_plugin_is_the_one_that_is_mapped(
     mapped_while_training: Callable[..., list[str]], pjrt_plugin: Path
@@ -230,6 +246,8 @@ def test_a_plugin_that_is_none_is_refused_by_its_path(
     assert ".venv" not in done.stderr, "one file was named, and something else was tried"
 
 
+# > Unless told otherwise
+# > it looks in the project's own `.venv`, under any Python version, for CUDA 12 and 13, and a miss lists every place.
 @pytest.mark.spec("fast.own-venv")
 @pytest.mark.parametrize("major", ["12", "13"])
 def test_the_projects_own_venv_is_searched(

@@ -29,6 +29,7 @@ CUDA_LIBRARY = re.compile(r"lib(cudart|cublas|cublasLt|nvJitLink|nvrtc|cupti)\.s
 CUDA_PLUGIN = re.compile(r"xla_cuda(\d+)")
 
 
+# > The results are checked against [`nets/oracle.py`](nets/oracle.py), which computes the same steps in float64
 @pytest.mark.spec("fast.oracle")
 @pytest.mark.parametrize("part", ["forward", "step"])
 def test_agrees_with_the_oracle(
@@ -84,6 +85,9 @@ def test_one_executable_repeats_itself_bit_for_bit(
     measure(**{f"{net.name}_step_ms": 1000 * sorted(second["seconds"])[25]})
 
 
+# > It prints a header that says the lowerer, the platform and the UUID of the device that it runs on,
+# > then one record a step, then the accuracy on images that it has not seen: the loss falls, and after 300 steps `linear`
+# > knows at least 0.90 of the held-out digits.
 @pytest.mark.spec("fast.trains")
 def test_trains_on_the_device_that_it_was_pinned_to(
     train: Callable[..., Trained], net: Net, device: str, measure: Callable[..., None]
@@ -107,6 +111,7 @@ def test_a_run_that_learns_nothing_would_be_seen(train: Callable[..., Trained]) 
     assert frozen.evaluation["accuracy"] < ACCURACY
 
 
+# > This path reads neither `IREE_BACKEND` nor `IREE_CHIP`, and needs no chip table.
 @pytest.mark.spec("fast.no-iree-env")
 def test_iree_variables_change_nothing(train: Callable[..., Trained]) -> None:
     nonsense: dict[str, str | None] = {"IREE_BACKEND": "nonsense", "IREE_CHIP": "nonsense"}
@@ -115,6 +120,7 @@ def test_iree_variables_change_nothing(train: Callable[..., Trained]) -> None:
     assert train("mlp", "--steps", "20", env=nonsense).steps == train("mlp", "--steps", "20", env=unset).steps
 
 
+# > No Python interpreter takes part in the training, and JAX is imported by nobody
 @pytest.mark.spec("fast.no-python")
 def test_no_interpreter_in_the_process_that_trains(mapped_while_training: Callable[..., list[str]]) -> None:
     assert _python(mapped_while_training()) == []
@@ -129,6 +135,7 @@ def test_an_interpreter_would_be_seen(
     assert _python(mapped_while_training(env={"LD_PRELOAD": str(interpreter)})) == [str(interpreter)]
 
 
+# > **XLA is what runs by default
 @pytest.mark.spec("fast.default-lowerer")
 def test_xla_trains_by_default(
     mapped_while_training: Callable[..., list[str]], checkout: Path, stand_in: Callable[..., Path]
@@ -142,6 +149,8 @@ def test_xla_trains_by_default(
     assert shims == [str(checkout / "ffi" / "libpjrt_ffi.so")]
 
 
+# > The plugin itself reads `XLA_FLAGS`,
+# > and a flag that it does not know aborts the process: leave it unset, so that the environment does not change the program.
 @pytest.mark.spec("fast.xla-flags")
 def test_the_pinned_environment_drops_xla_flags(run: Runner) -> None:
     assert "XLA_FLAGS" not in pin_environment({"XLA_FLAGS": UNKNOWN_FLAG}, None)
@@ -161,6 +170,8 @@ def test_an_unknown_xla_flag_aborts_the_process(run: Runner, checkout: Path, pjr
     assert f"Unknown flag in XLA_FLAGS: {UNKNOWN_FLAG}" in done.stderr
 
 
+# > Keep them to one CUDA major: the plugin runs on
+# > a mixture without a word.
 @pytest.mark.spec("fast.cuda-libs")
 def test_cuda_libraries_are_of_the_plugins_major(
     session: Callable[[Path], SessionHandle],
