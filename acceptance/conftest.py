@@ -11,12 +11,17 @@ from typing import Any
 
 import pytest
 
+from pytest_cudaboot.device.client import DeviceProcess
+from pytest_cudaboot.lowerers.base import LowererConfig
 from pytest_cudaboot.lowerers.build import build_program
+from pytest_cudaboot.model import to_json
 from pytest_cudaboot.probes.maps import shared_objects
 from pytest_cudaboot.probes.process import Completed
 from pytest_cudaboot.project import Project, suite_root
+from pytest_cudaboot.rules.selection import pin_environment
 from pytest_cudaboot.run.evidence import Evidence
 from pytest_cudaboot.run.fixtures import Runner, builds
+from pytest_cudaboot.run.nets import load_net
 from pytest_cudaboot.run.worker import WORKER
 
 SOURCES = ("ffi", "nets")
@@ -93,6 +98,33 @@ def attempt(run: Runner, checkout: Path) -> Callable[[str | None], Completed]:
         return run(argv, cwd=checkout, env={"PJRT_PLUGIN": plugin}, check=False)
 
     return train_one_step
+
+
+@pytest.fixture
+def invoke_through(
+    project: Project, pjrt_shim: Path, tmp_path: Path, evidence: Evidence, request: pytest.FixtureRequest
+) -> Callable[[Path], list[Any]]:
+    """A function that runs a forward graph through the shim and any plugin, in a process that sees no card."""
+    environ = pin_environment(request.config.stash[WORKER].environ, None)
+    graph = load_net(project, project.nets[0]).forward
+
+    def invoke(plugin: Path) -> list[Any]:
+        evidence.act()
+        env = {**environ, "PJRT_PLUGIN": str(plugin)}
+        config = LowererConfig(name="xla", platform="cpu", shim=str(pjrt_shim), plugin=str(plugin))
+        with DeviceProcess(env=env, log_path=tmp_path / "device.log") as process:
+            process.call("open", budget=evidence.left, config=to_json(config))
+            opened = process.call("session_open", budget=evidence.left, path=str(graph.path))
+            made: list[Any] = process.call(
+                "invoke",
+                budget=evidence.left,
+                session=opened["session"],
+                fn=graph.entry,
+                arrays=graph.inputs(1),
+            )
+            return made
+
+    return invoke
 
 
 def read_trace(done: Completed) -> Trained:

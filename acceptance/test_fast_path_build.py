@@ -9,6 +9,7 @@ import shutil
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -118,23 +119,20 @@ def test_the_plugin_speaks_the_c_api(
 
 @pytest.mark.spec("fast.c-api")
 def test_a_newer_minor_version_is_fine(
-    attempt: Callable[[str], Completed], saboteur: Callable[[str], Path]
+    invoke_through: Callable[[Path], list[Any]], saboteur: Callable[[str], Path]
 ) -> None:
-    done = attempt(str(saboteur("newer_minor")))
-
-    assert "version" not in done.stderr
+    assert len(invoke_through(saboteur("newer_minor"))) == 1
 
 
 @pytest.mark.spec("fast.c-api", role="canary")
 @pytest.mark.parametrize(
     ("name", "words"),
     [
-        pytest.param("other_major", r"1\.0.*0\.\d+|0\.\d+.*1\.0", id="another major version: both are named"),
         pytest.param(
-            "short_table", r"PJRT_\w+|struct_size", id="a table too short for a function that is called"
+            "other_major", r"API 1\.0, this shim speaks major version 0", id="another major version"
         ),
         pytest.param(
-            "demanding", r"expected \d+.*got \d+|struct_size", id="argument structs longer than ours"
+            "short_table", r"PJRT_\w+|struct_size", id="a table too short for a function that is called"
         ),
         pytest.param("no_entry", r"GetPjrtApi", id="no entry point"),
         pytest.param("null_table", r"NULL|no table|table", id="no table"),
@@ -147,6 +145,14 @@ def test_a_plugin_of_another_api_is_refused(
 
     assert done.returncode == 1
     assert re.search(rf"\[pjrt_ffi\] .*({words})", done.stderr)
+
+
+@pytest.mark.spec("fast.c-api", role="canary")
+def test_a_plugin_that_wants_longer_arguments_is_refused(
+    invoke_through: Callable[[Path], list[Any]], saboteur: Callable[[str], Path]
+) -> None:
+    with pytest.raises(ShimError, match=r"[Ee]xpected \d+.*\d+"):
+        invoke_through(saboteur("demanding"))
 
 
 # > they are given what one file of `nets/` says, and refuse an input whose number,

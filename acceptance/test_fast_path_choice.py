@@ -215,7 +215,7 @@ def test_the_named_plugin_is_the_one_that_is_mapped(
         pytest.param("missing", "No such file", id="a file that is not there"),
         pytest.param("directory", "cannot read file data|Is a directory", id="a directory"),
         pytest.param("text", "invalid ELF header|file too short", id="a text file"),
-        pytest.param("truncated", "file too short|cannot|ELF", id="the beginning of the plugin"),
+        pytest.param("truncated", r"its headers need \d+", id="the beginning of the plugin"),
         pytest.param("other", "GetPjrtApi", id="a library without GetPjrtApi"),
     ],
 )
