@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pytest
 
-from acceptance.conftest import Trained
 from pytest_cudaboot.errors import BoxError, NumericError
 from pytest_cudaboot.rules.controls import rate_of_zero, require_controls
 from pytest_cudaboot.rules.numerics import compare
@@ -19,6 +18,8 @@ from pytest_cudaboot.run.devices import LowererHandle, SessionHandle
 from pytest_cudaboot.run.evidence import Evidence
 from pytest_cudaboot.run.fixtures import Runner
 from pytest_cudaboot.run.nets import Graph, Net
+
+from .conftest import Trained
 
 SEED = 20
 ACCURACY = 0.90
