@@ -48,6 +48,8 @@ def settle(
 ) -> Settled:
     """Make one judgement of all that is known of a cell: the worst counts, and what is missing is no pass.
 
+    Of equally bad news the first is told, and that a test is missing says least.
+
     :param lost: sentences about its tests that gave no result.
     :param platform: where the run's executing cells belong, `cuda` or `cpu`.
     """
@@ -57,8 +59,7 @@ def settle(
     voices = [_stopped(record) for record in blocked]
     voices += [Settled(outcome=Outcome.NOT_RUN, reason=reason) for reason in lost]
     voices += [_heard(spec, result, shown=shown, on_card=on_card) for result in results]
-    if not blocked and not lost:
-        voices += _missing(spec, results)
+    voices += _missing(spec, results)
     worst = min(voices, key=lambda voice: WORST_FIRST.index(voice.outcome))
     if worst.outcome is not Outcome.BROKEN:
         return worst
@@ -169,11 +170,7 @@ def prerequisites(catalog: Catalog, cells: Iterable[CellKey], key: CellKey) -> t
     A cell without a card counts for every card, and waits for every card.
     """
     spec = catalog.specs[key.spec]
-    wanted = {
-        need: needed_slots(spec, key.lowerer, catalog.specs[need])
-        for need in spec.needs
-        if need in catalog.specs
-    }
+    wanted = {need: needed_slots(spec, key.lowerer, catalog.specs[need]) for need in spec.needs}
     return tuple(
         cell
         for cell in cells

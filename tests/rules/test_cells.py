@@ -64,6 +64,12 @@ ROWS = {
         "which the catalogue does not allow here",
     ),
     "a silent check is broken": (STEP, [check(Q)], "broken assertion", "only a canary can be"),
+    "a silent workaround is broken": (
+        GUARD,
+        [check(Q), canary()],
+        "broken assertion",
+        "only a canary can be",
+    ),
     "several tests: the worst counts": (
         STEP,
         [check(), check(F, nodeid="b"), check(S)],

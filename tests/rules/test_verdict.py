@@ -8,8 +8,10 @@ import pytest
 
 from pytest_cudaboot.model import (
     BlockedRecord,
+    CellKey,
     ItemRecord,
     Json,
+    PlanRecord,
     ResultRecord,
     Ruling,
     StartRecord,
@@ -17,7 +19,7 @@ from pytest_cudaboot.model import (
 )
 from pytest_cudaboot.rules.verdict import judge
 from tests.rules.builders import A, B, catalog_of, ledger, result, run_record
-from tests.rules.runs import CATALOG, F, S, X, build, edited, everything, judged, problem, train
+from tests.rules.runs import CATALOG, WAIVER, F, S, X, build, edited, everything, judged, problem, train
 from tests.rules.verdict_rows import ROWS
 
 
@@ -106,6 +108,53 @@ def test_a_bad_box_spoils_every_track() -> None:
     verdict = edited(everything, problem(Ruling.ENVIRONMENT))
 
     assert set(verdict["tracks"].values()) == {"environment"}
+
+
+def test_other_problems_spoil_no_track() -> None:
+    verdict = edited(everything, problem(Ruling.HARDWARE))
+
+    assert verdict["tracks"] == {"toolchain": "accept", "document": "accept"}
+
+
+@pytest.mark.parametrize(
+    ("lowerer", "told"),
+    [("xla", False), ("iree", True), (None, False)],
+    ids=["the one that broke", "the other one", "both"],
+)
+def test_a_waiver_is_not_needed_only_where_all_that_it_covers_holds(
+    lowerer: str | None,
+    told: bool,  # noqa: FBT001 - a table
+) -> None:
+    verdict = judged(train(F), waivers=({**WAIVER, "lowerer": lowerer},))
+
+    assert any("is not needed" in reason for reason in verdict["reasons"]) is told
+
+
+def test_a_waiver_of_a_spec_out_of_scope_is_nothing_to_tell() -> None:
+    assert judged(waivers=({**WAIVER, "spec": "s.lake"},))["reasons"] == []
+
+
+@pytest.mark.parametrize(("number", "names"), [(3, "n0, n1, n2"), (4, "n0, n1, n2 and 1 more")])
+def test_three_names_are_told(number: int, names: str) -> None:
+    catalog = catalog_of(**{f"n{place}": {"on": "any"} for place in range(number)})
+    skipped = [result(f"n{place}", S, reason="r") for place in range(number)]
+
+    verdict = judge(catalog, ledger(catalog, run_record(catalog), *skipped))
+
+    assert verdict["reasons"][0] == f"{number} cells not run (r): {names}"
+
+
+def test_a_planned_cell_that_the_catalogue_does_not_know_is_left_alone() -> None:
+    verdict = edited(everything, PlanRecord(cells=(CellKey("s.old"),)))
+
+    assert verdict["verdict"] == "accept"
+    assert "s.old" not in [cell["spec"] for cell in verdict["cells"]]
+
+
+def test_a_pair_proves_both_lowerers() -> None:
+    catalog = catalog_of(s__pair={"on": "any", "lowerers": ["xla", "iree"], "pair": True})
+
+    assert judge(catalog, ledger(catalog, run_record(catalog, explicit_lowerers=True)))["verdict"] == "accept"
 
 
 HOST = catalog_of(s__host={}, s__xla={"on": "any", "lowerers": ["xla"]}, s__iree={"lowerers": ["iree"]})
