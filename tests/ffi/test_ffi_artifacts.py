@@ -17,7 +17,10 @@ BAD_TEXT: dict[str, tuple[str, str]] = {
     "no-function": ("module @m { }", "no 'func.func @' in module"),
     "only-in-comment": ("// func.func @f() {}\nmodule {}", "no 'func.func @' in module"),
     "only-in-string": ('module attributes {a = "func.func @f() {}"} {}', "no 'func.func @' in module"),
-    "several": (f"module {{ {ONE} {ONE.replace('@f', '@g')} }}", "several functions (@f and @g); exactly one"),
+    "several": (
+        f"module {{ {ONE} {ONE.replace('@f', '@g')} }}",
+        "several functions (@f and @g); exactly one",
+    ),
     "private-second": (f"{ONE} func.func private @h()", "several functions (@f and @h)"),
     "declaration": ("func.func private @f(tensor<4xf32>) -> tensor<4xf32>", "a function without a body"),
     "no-body": ("func.func @f(%a: tensor<4xf32>)", "the function has no body"),
@@ -86,7 +89,11 @@ def test_binary_is_refused(child: Child, tiny: Path, tmp_path: Path, case: str) 
 
 @pytest.mark.parametrize(
     ("path", "words"),
-    [("nowhere.mlir", "No such file or directory"), (".", "not a regular file"), ("/dev/null", "not a regular file")],
+    [
+        ("nowhere.mlir", "No such file or directory"),
+        (".", "not a regular file"),
+        ("/dev/null", "not a regular file"),
+    ],
 )
 def test_what_is_no_file_is_refused(child: Child, tiny: Path, tmp_path: Path, path: str, words: str) -> None:
     (answer,) = child(create(path), cwd=tmp_path, PJRT_PLUGIN=str(tiny))
@@ -148,7 +155,9 @@ def test_text_as_jax_writes_it_runs(child: Child, real_plugin: Path, tmp_path: P
     assert answer == {"code": 0, "outputs": [[1, 2, 3, 4], [1]], "said": ""}
 
 
-def test_what_the_compiler_refuses_is_told_in_its_words(child: Child, real_plugin: Path, tmp_path: Path) -> None:
+def test_what_the_compiler_refuses_is_told_in_its_words(
+    child: Child, real_plugin: Path, tmp_path: Path
+) -> None:
     (tmp_path / "f.mlir").write_text(ONE.replace("return", "nonsense.op"))
 
     (answer,) = child(create(tmp_path / "f.mlir"), PJRT_PLUGIN=str(real_plugin))

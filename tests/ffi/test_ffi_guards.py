@@ -14,11 +14,19 @@ TOTALS = [6, 1]
 REFUSED: dict[str, tuple[Json, int, str]] = {
     "entry": (invoke("fwd", GOOD, TOTALS), 1, "the session holds @pair, the caller asks for fwd"),
     "entry-after-dot": (invoke("pair.x", GOOD, TOTALS), 1, "holds @pair, the caller asks for pair.x"),
-    "entry-null": (invoke("pair", GOOD, TOTALS, lie={"fn": None}), 1, "name is NULL (the session holds @pair)"),
+    "entry-null": (
+        invoke("pair", GOOD, TOTALS, lie={"fn": None}),
+        1,
+        "name is NULL (the session holds @pair)",
+    ),
     "too-few-inputs": (invoke("pair", GOOD[:1], TOTALS), 1, "@pair takes 2 inputs, the caller gives 1"),
     "too-many-inputs": (invoke("pair", [*GOOD, tensor()], TOTALS), 1, "takes 2 inputs, the caller gives 3"),
     "negative-inputs": (invoke("pair", GOOD, TOTALS, lie={"n_inputs": -1}), 1, "the caller gives -1"),
-    "null-inputs": (invoke("pair", GOOD, TOTALS, lie={"no_inputs": True}), 1, "list of inputs or ranks is NULL"),
+    "null-inputs": (
+        invoke("pair", GOOD, TOTALS, lie={"no_inputs": True}),
+        1,
+        "list of inputs or ranks is NULL",
+    ),
     "rank": (
         invoke("pair", [tensor(6), tensor()], TOTALS),
         1,
@@ -52,13 +60,21 @@ REFUSED: dict[str, tuple[Json, int, str]] = {
         "@pair returns 2 outputs, the caller supplied 1 destinations",
     ),
     "too-many-outputs": (invoke("pair", GOOD, [6, 1, 1]), 1, "returns 2 outputs, the caller supplied 3"),
-    "null-outputs": (invoke("pair", GOOD, TOTALS, lie={"no_outputs": True}), 1, "list of outputs or totals is NULL"),
+    "null-outputs": (
+        invoke("pair", GOOD, TOTALS, lie={"no_outputs": True}),
+        1,
+        "list of outputs or totals is NULL",
+    ),
     "output-size": (
         invoke("pair", GOOD, [12, 1]),
         4,
         "output 0 size mismatch: graph 24 bytes (tensor<2x3xf32>), caller 48",
     ),
-    "output-size-negative": (invoke("pair", GOOD, TOTALS, lie={"totals": [6, -1]}), 4, "graph 4 bytes (tensor<f32>), caller -4"),
+    "output-size-negative": (
+        invoke("pair", GOOD, TOTALS, lie={"totals": [6, -1]}),
+        4,
+        "graph 4 bytes (tensor<f32>), caller -4",
+    ),
     "replicas": (
         invoke("pair", GOOD, TOTALS, replicas=2, mask=[0, 0]),
         1,

@@ -124,7 +124,9 @@ def test_every_constant(project: Path, vendor_include: Path, tmp_path: Path) -> 
 
 
 def test_a_wrong_claim_is_seen(project: Path, vendor_include: Path, tmp_path: Path) -> None:
-    claim = same("offsetof(pj_upload_args, data)", "offsetof(struct PJRT_Client_BufferFromHostBuffer_Args, type)", "x")
+    claim = same(
+        "offsetof(pj_upload_args, data)", "offsetof(struct PJRT_Client_BufferFromHostBuffer_Args, type)", "x"
+    )
 
     with pytest.raises(AssertionError, match="static assertion failed"):
         compile_claims([claim], project, vendor_include, tmp_path)

@@ -1,0 +1,132 @@
+"""The trainer, end to end: it trains on what the shim runs on, and says where that was."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tests.ffi.helpers import ROOT, Json, fake_driver, train
+
+
+def records(done: subprocess.CompletedProcess[str]) -> list[Json]:
+    assert done.returncode == 0, done.stderr
+    return [json.loads(line) for line in done.stdout.splitlines()]
+
+
+@pytest.mark.parametrize("net", ["linear", "mlp"])
+def test_it_trains(trainer: Path, root: Path, data: Path, real_plugin: Path, net: str) -> None:
+    header, *steps, end = records(
+        train(trainer, root, real_plugin, net, str(data), "--steps", "60", "--lr", "0.1")
+    )
+
+    assert (header["kind"], header["net"], header["lowerer"]) == ("header", net, "xla")
+    assert header["shim"] == str(root / "ffi/libpjrt_ffi.so")
+    assert (header["device"], header["platform"]) == ("cpu", "cpu")
+    assert header["parameters"] == {"linear": 7850, "mlp": 109386}[net]
+    assert [(s["kind"], s["step"]) for s in steps] == [("step", i) for i in range(60)]
+    assert steps[-1]["loss"] < steps[0]["loss"] / 4
+    assert all(s["update_norm"] > 0 for s in steps)
+    assert (end["kind"], end["images"], end["steps"]) == ("eval", 150, 60)
+    assert end["accuracy"] > 0.95
+
+
+def test_header_describes_the_program(trainer: Path, root: Path, data: Path, cpu_plugin: Path) -> None:
+    argv = ("linear", str(data), "--steps", "1", "--seed", "9", "--lr", "0.25")
+
+    header = records(train(trainer, root, cpu_plugin, *argv))[0]
+
+    assert header["config"] == {"steps": 1, "seed": 9, "lr": 0.25, "batch": 128}
+    assert {k: header["dataset"][k] for k in ("train_images", "test_images", "rows", "columns")} == {
+        "train_images": 300,
+        "test_images": 150,
+        "rows": 28,
+        "columns": 28,
+    }
+    assert set(header["artifacts"]) == {"train_step", "fwd"}
+    assert len(header["dataset"]["fingerprint"]) == 16
+
+
+def traced(done: subprocess.CompletedProcess[str]) -> list[Json]:
+    return [{k: v for k, v in record.items() if k != "pid"} for record in records(done)]
+
+
+def test_the_seed_decides(trainer: Path, root: Path, data: Path, cpu_plugin: Path) -> None:
+    runs = [
+        traced(train(trainer, root, cpu_plugin, "linear", str(data), "--steps", "3", "--seed", seed))
+        for seed in ("5", "5", "6")
+    ]
+
+    assert runs[0] == runs[1]
+    assert runs[0][1]["loss"] != runs[2][1]["loss"]
+
+
+def test_learning_rate_of_zero_moves_nothing(trainer: Path, root: Path, data: Path, cpu_plugin: Path) -> None:
+    _, *steps, end = records(
+        train(trainer, root, cpu_plugin, "linear", str(data), "--steps", "4", "--lr", "0")
+    )
+
+    assert all(s["update_norm"] == 0 for s in steps)
+    assert end["accuracy"] < 0.5
+
+
+def test_explosion_is_no_success(trainer: Path, root: Path, data: Path, cpu_plugin: Path) -> None:
+    done = train(trainer, root, cpu_plugin, "mlp", str(data), "--steps", "50", "--lr", "1e30")
+
+    assert done.returncode == 1
+    assert "the loss or the update is not finite" in done.stderr
+    assert '"kind":"eval"' not in done.stdout
+
+
+def test_plugin_that_is_missing_is_no_fallback(trainer: Path, root: Path, data: Path) -> None:
+    done = train(trainer, root, Path("/nowhere.so"), "linear", str(data))
+
+    assert (done.returncode, done.stdout) == (1, "")
+    assert "PJRT_PLUGIN='/nowhere.so' can not be opened" in done.stderr
+    assert "the xla shim made no session of it" in done.stderr
+
+
+def test_failing_step_ends_it(trainer: Path, root: Path, data: Path, tiny: Path) -> None:
+    done = train(
+        trainer, root, tiny, "linear", str(data), LD_LIBRARY_PATH=fake_driver(root), TINY_FAIL_EVENT="execute"
+    )
+
+    assert done.returncode == 1
+    assert [json.loads(line)["kind"] for line in done.stdout.splitlines()] == ["header"]
+    assert "m.linear_train_step: the xla shim answered 3" in done.stderr
+
+
+# ---- on which device
+
+
+def test_card_is_named_by_the_driver(trainer: Path, root: Path, data: Path, tiny: Path) -> None:
+    """The tiny plugin's platform is no CPU, so the driver is asked."""
+    settings = {"LD_LIBRARY_PATH": fake_driver(root)}
+
+    header = records(train(trainer, root, tiny, "linear", str(data), "--steps", "1", **settings))[0]
+
+    assert (header["platform"], header["device"]) == ("tiny", "GPU-28292a2b-2c2d-2e2f-3031-323334353637")
+
+
+@pytest.mark.parametrize(
+    ("ordinals", "words"), [(None, "libcuda.so.1: cannot open"), (0, "does not tell the device's UUID")]
+)
+def test_card_without_a_name_is_no_success(
+    trainer: Path, root: Path, data: Path, tiny: Path, ordinals: int | None, words: str
+) -> None:
+    settings = {} if ordinals is None else {"LD_LIBRARY_PATH": fake_driver(root, ordinals)}
+
+    done = train(trainer, root, tiny, "linear", str(data), "--steps", "1", **settings)
+
+    assert (done.returncode, done.stdout) == (1, "")
+    assert words in done.stderr
+
+
+def test_reference_data_and_nets_reach_nine_tenths(trainer: Path, root: Path, cpu_plugin: Path) -> None:
+    data = ROOT / "fixtures/reference/data"
+
+    *_, end = records(train(trainer, root, cpu_plugin, "linear", str(data)))
+
+    assert end["accuracy"] > 0.9
