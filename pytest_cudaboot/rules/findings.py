@@ -46,7 +46,7 @@ def find(catalog: Catalog, account: Account, cells: Sequence[Cell]) -> list[Find
         *_wrong_cards(account),
         *_broken(account, cells),
         *_strays(catalog, account),
-        *_ledger(catalog, account),
+        *_ledger(catalog, account, cells),
         *_left_open(account, cells),
         *_unproved(account, cells),
         *_notes(catalog, account, cells),
@@ -127,17 +127,15 @@ def _told(result: ResultRecord) -> str:
     return f"{result.nodeid}: {result.reason or 'without a word'}"
 
 
-def _ledger(catalog: Catalog, account: Account) -> Iterator[Finding]:
+def _ledger(catalog: Catalog, account: Account, cells: Sequence[Cell]) -> Iterator[Finding]:
     """What makes the ledger itself no basis for an accept."""
-    run, end = account.run, account.end
+    run = account.run
     recorded = run.catalog.get("sha256")
     scoped = {*run.scope_in, *(spec for spec, _ in run.scope_out)}
     silent = [ident for ident in catalog.specs if ident not in scoped]
-    how = (
-        INTERRUPTED.get(end.interrupted, "the run ended in an unknown way") if end and end.interrupted else ""
-    )
+    how = _interruption(account, cells)
     holes = (
-        (end is None, "the ledger has no last line: the run was cut off"),
+        (account.end is None, "the ledger has no last line: the run was cut off"),
         (bool(how), how),
         (run.simulated, "the box was replayed from a recording, and a replay is never accepted"),
         (recorded not in (None, catalog.sha256), "the ledger was written under another catalogue"),
@@ -149,6 +147,15 @@ def _ledger(catalog: Catalog, account: Account) -> Iterator[Finding]:
     yield from (Finding(Ruling.INCOMPLETE, words) for applies, words in holes if applies)
     for condition, reason in run.unmet:
         yield Finding(Ruling.INCOMPLETE, f"{condition} is required, and not met: {reason}")
+
+
+def _interruption(account: Account, cells: Iterable[Cell]) -> str:
+    """How the run was ended before its time, in words; -x at the last test has ended nothing."""
+    interrupted = account.end.interrupted if account.end else None
+    whole = not account.lost and not any(cell.left_out for cell in cells)
+    if interrupted is None or (interrupted == "stopped" and whole):
+        return ""
+    return INTERRUPTED.get(interrupted, "the run ended in an unknown way")
 
 
 def _left_open(account: Account, cells: Sequence[Cell]) -> Iterator[Finding]:

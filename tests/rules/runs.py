@@ -60,8 +60,12 @@ def everything(_: Record) -> bool:
     return True
 
 
-def without(kind: type[Record]) -> Callable[[Record], bool]:
-    return lambda record: not isinstance(record, kind)
+def without(kind: type[Record], spec: str | None = None) -> Callable[[Record], bool]:
+    """A ledger without its lines of one kind, and without the results of one spec."""
+    return lambda record: (
+        not isinstance(record, kind)
+        and not (isinstance(record, ResultRecord) and spec is not None and record.spec == spec)
+    )
 
 
 def not_of(spec: str) -> Callable[[Record], bool]:

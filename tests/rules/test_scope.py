@@ -41,6 +41,11 @@ def cells(catalog: Catalog, scope: Scope, *gpus: str) -> list[str]:
         ({"lowerers": ["xla", "iree"]}, {"lowerers": ("xla",)}, None),
         ({"lowerers": ["xla", "iree"], "pair": True}, {"lowerers": ("xla",)}, "lowerer iree is not in scope"),
         ({"on": "any"}, {"conditions": {"device": "no plugin"}}, "no plugin"),
+        (
+            {"on": "any", "lowerers": ["iree", "xla"]},
+            {"conditions": {"device": "none"}, "lowerers": ("xla",)},
+            "none",
+        ),
         ({"on": "each"}, {"conditions": {}}, "device was not looked for"),
         ({"on": "host"}, {"conditions": {"device": "no plugin"}}, None),
         (

@@ -219,7 +219,19 @@ ROWS: dict[str, tuple[Json, str, int, str]] = {
         "words",
     ),
     "a usage error": (judged(end="usage"), "incomplete", 4, "the run ended in a usage error"),
-    "stopped by -x": (judged(end="stopped"), "incomplete", 12, "the run was stopped early (-x or --maxfail)"),
+    "stopped by -x": (
+        edited(without(EndRecord, "s.fast"), EndRecord(finished="", interrupted="stopped")),
+        "incomplete",
+        12,
+        "the run was stopped early (-x or --maxfail)",
+    ),
+    "stopped by -x before all was collected": (
+        edited(not_of("s.fast"), EndRecord(finished="", interrupted="stopped")),
+        "incomplete",
+        12,
+        "the run was stopped early (-x or --maxfail)",
+    ),
+    "stopped by -x at the last test, a claim": (judged(result("s.fast", F), end="stopped"), "accept", 0, ""),
     "stopped by -x at a break": (judged(build(F), end="stopped"), "reject", 1, "s.build"),
     "an end without a name": (judged(end="meteor"), "incomplete", 12, "the run ended in an unknown way"),
     "waived": (
