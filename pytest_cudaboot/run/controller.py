@@ -32,7 +32,7 @@ from pytest_cudaboot.run.evidence import idle
 from pytest_cudaboot.run.failures import short
 from pytest_cudaboot.run.heartbeat import Heartbeat
 from pytest_cudaboot.run.items import read_facts
-from pytest_cudaboot.run.ledger import Ledger, Results, problem_of
+from pytest_cudaboot.run.ledger import CRASHED, Ledger, Results, problem_of
 
 
 class Controller:
@@ -239,6 +239,7 @@ class WorkerPins:
     def __init__(self, controller: Controller, pins: Sequence[dict[str, str]]) -> None:
         self.controller = controller
         self.pins = pins
+        self.lanes: Any = None
 
     def pytest_xdist_setupnodes(self, specs: Sequence[Any]) -> None:
         for spec, pin in zip(specs, self.pins, strict=True):
@@ -250,20 +251,25 @@ class WorkerPins:
     def pytest_xdist_make_scheduler(self, config: pytest.Config, log: Any) -> Any:
         from pytest_cudaboot.run.scheduler import Lanes
 
-        return Lanes(config, log, self._start)
+        self.lanes = Lanes(config, log, self._start)
+        return self.lanes
 
     def pytest_handlecrashitem(self, report: pytest.TestReport) -> None:
         from pytest_cudaboot.run.scheduler import count_failure
 
         count_failure(self.controller.config, report)
 
+    @pytest.hookimpl(trylast=True)
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        if report.when == CRASHED:
+            self.lanes.crash_reported()
+
     @pytest.hookimpl(tryfirst=True)
     def pytest_sessionfinish(self) -> None:
         """Before xdist waits for its workers: an interrupt may have reached this process alone."""
-        from pytest_cudaboot.run.scheduler import interrupt_workers
+        from pytest_cudaboot.run.scheduler import dismiss_workers
 
-        if self.controller.interrupted == "keyboard":
-            interrupt_workers(self.controller.config)
+        dismiss_workers(self.controller.config, now=self.controller.interrupted == "keyboard")
 
     def _start(self, collection: Sequence[str], worker: str) -> CellBoard:
         """What pytest itself does after errors of collection, which xdist leaves out."""

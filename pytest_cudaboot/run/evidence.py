@@ -22,7 +22,7 @@ KEY: pytest.StashKey[Evidence] = pytest.StashKey()
 class Evidence:
     """The recorder of one test; the fixtures fill it, the report carries it to the controller.
 
-    :param deadline: `time.monotonic()` by which the test's budget is spent.
+    :param deadline: `time.monotonic()` by which the budget of the test's phase is spent.
     """
 
     deadline: float
@@ -50,6 +50,10 @@ class Evidence:
         """Say where it ran, in the words of the process that ran it."""
         self.platform = platform
         self.gpus.update(uuids)
+
+    def allow(self, seconds: float) -> None:
+        """Begin a phase of the test with a budget of its own."""
+        self.deadline = time.monotonic() + seconds
 
     @property
     def left(self) -> float:

@@ -47,7 +47,7 @@ class Failure:
 
 def classify(error: BaseException) -> Failure:
     """Say what an exception means."""
-    reason = short(str(error) or type(error).__name__)
+    reason = short(_words(error))
     if isinstance(error, pytest.skip.Exception):
         return Failure(status=Status.SKIPPED, cause=None, reason=reason)
     if isinstance(error, UnsupportedError):
@@ -62,6 +62,12 @@ def short(text: str) -> str:
     """The beginning of a message, on one line: a verdict's reason is read, not scrolled."""
     line = " ".join(text.split())
     return line if len(line) <= REASON_LIMIT else line[: REASON_LIMIT - 1] + "…"
+
+
+def _words(error: BaseException) -> str:
+    """What a device process wrote as it died is evidence of its own, and nobody reads stacks in a table."""
+    text = str(error) or type(error).__name__
+    return text.partition("\n")[0] if isinstance(error, DeviceCrashError | DeviceHangError) else text
 
 
 def _cause(error: BaseException) -> str:

@@ -6,7 +6,7 @@ import pytest
 
 from pytest_cudaboot.run import items as cells
 from pytest_cudaboot.run.controller import Controller
-from pytest_cudaboot.run.worker import IN_PROCESS, Worker
+from pytest_cudaboot.run.worker import Worker
 
 
 class InProcess:
@@ -31,7 +31,7 @@ class InProcess:
             return None
         if board.blocked(place):
             return True  # the board has recorded it, and nothing is run
-        board.sent(place, IN_PROCESS)
+        board.sent(place, self.worker.name)
         return None
 
     @pytest.hookimpl(trylast=True)

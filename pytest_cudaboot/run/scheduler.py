@@ -52,6 +52,7 @@ class Lanes(LoadScheduling):  # type: ignore[misc]
         self._start = start
         self._board: Board | None = None
         self._lost: list[str] = []  # lanes of replacements that collected something else
+        self._crashed: list[int] = []  # items whose worker died, and whose report is not made yet
 
     @property
     def tests_finished(self) -> bool:
@@ -90,11 +91,15 @@ class Lanes(LoadScheduling):  # type: ignore[misc]
     def remove_node(self, node: Any) -> str | None:
         """A node is gone; the item it had has crashed it. Its replacement inherits its lane."""
         sent = self.node2pending.pop(node)
-        crashed = self.collection[sent[0]] if sent and self.collection is not None else None
-        if sent and self._board is not None:
-            self._board.closed(sent[0])
+        self._crashed += sent
         self._dispatch()
-        return crashed
+        return self.collection[sent[0]] if sent and self.collection is not None else None
+
+    def crash_reported(self) -> None:
+        """What a crash means is known only now: xdist makes its report after it has removed the node."""
+        while self._crashed and self._board is not None:
+            self._board.closed(self._crashed.pop())
+        self._dispatch()
 
     def _dispatch(self) -> None:
         board = self._board
@@ -143,10 +148,16 @@ def count_failure(config: pytest.Config, report: pytest.TestReport) -> None:
     config.pluginmanager.getplugin("dsession")._handlefailures(report)  # noqa: SLF001 - it owns the count
 
 
-def interrupt_workers(config: pytest.Config) -> None:
-    """Interrupt every worker, so that each ends its test and its fixtures now."""
-    manager = config.pluginmanager.getplugin("dsession").nodemanager
-    for gateway in manager.group if manager is not None else ():
+def dismiss_workers(config: pytest.Config, *, now: bool) -> None:
+    """Tell the workers that nothing more is coming; stock xdist lets those that it did not tell wait.
+
+    :param now: interrupt them as well, so that each ends its test and its fixtures.
+    """
+    session = config.pluginmanager.getplugin("dsession")
+    for node in session.sched.nodes if session.sched is not None else ():
+        if not node.shutting_down:
+            node.shutdown()
+    for gateway in session.nodemanager.group if now and session.nodemanager is not None else ():
         with contextlib.suppress(ProcessLookupError):
             os.kill(gateway._rinfo().pid, signal.SIGINT)  # noqa: SLF001 - xdist has it cached, for the same reason
 

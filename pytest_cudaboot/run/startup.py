@@ -1,4 +1,7 @@
-"""How a run begins: first the verdict of yesterday is withdrawn, then everything is decided and registered."""
+"""How a run begins: first the verdict of yesterday is withdrawn, then everything is decided and registered.
+
+What only a process that runs tests needs is imported where that is decided: a controller needs no NumPy.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +9,7 @@ import os
 from collections.abc import MutableMapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -13,15 +17,17 @@ from pytest_cudaboot.errors import UsageError
 from pytest_cudaboot.probes.parent import die_with
 from pytest_cudaboot.report.files import Claim
 from pytest_cudaboot.rules.catalog import load_catalog
-from pytest_cudaboot.run import fixtures, prepare
+from pytest_cudaboot.run import prepare
 from pytest_cudaboot.run.assemble import Assembly, RunId, assemble
 from pytest_cudaboot.run.box import Box, choose
 from pytest_cudaboot.run.controller import Controller, WorkerPins
-from pytest_cudaboot.run.inprocess import InProcess
 from pytest_cudaboot.run.options import Settings, out_folder, read_settings
 from pytest_cudaboot.run.plan import Plan
-from pytest_cudaboot.run.worker import IN_PROCESS, NAME, WORKER, Worker, XdistWorker
 
+if TYPE_CHECKING:
+    from pytest_cudaboot.run.worker import Worker
+
+IN_PROCESS = "main"  # the name of the worker that is no other process
 UNPROTECTED = "tests run in this process: a crash of one ends the run"
 
 
@@ -63,6 +69,8 @@ def configure(config: pytest.Config, environ: MutableMapping[str, str]) -> None:
     if workerinput is None:
         _configure_controller(config, config.stash[START], environ)
         return
+    from pytest_cudaboot.run.worker import XdistWorker
+
     plan = Plan.loads(workerinput["cudaboot"])
     die_with(plan.controller)
     worker = _register_worker(config, plan, workerinput["workerid"], environ)
@@ -131,6 +139,8 @@ def _configure_controller(config: pytest.Config, start: Start, environ: MutableM
     if start.pins:
         config.pluginmanager.register(WorkerPins(controller, start.pins), "cudaboot-pins")
         return
+    from pytest_cudaboot.run.inprocess import InProcess
+
     environ.update(prepare.pins(plan.gpus, 1)[0])
     worker = _register_worker(config, plan, IN_PROCESS, environ)
     config.pluginmanager.register(InProcess(controller, worker), "cudaboot-in-process")
@@ -139,6 +149,9 @@ def _configure_controller(config: pytest.Config, start: Start, environ: MutableM
 def _register_worker(
     config: pytest.Config, plan: Plan, name: str, environ: MutableMapping[str, str]
 ) -> Worker:
+    from pytest_cudaboot.run import fixtures
+    from pytest_cudaboot.run.worker import NAME, WORKER, Worker
+
     catalog = load_catalog(Path(plan.catalog)) if plan.catalog else None
     worker = Worker(plan, catalog, name, environ)
     config.stash[WORKER] = worker

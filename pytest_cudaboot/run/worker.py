@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Generator, Mapping
 from pathlib import Path
 
@@ -21,7 +20,7 @@ from pytest_cudaboot.run.ledger import attach_failure
 from pytest_cudaboot.run.plan import Plan
 
 NAME = "cudaboot-worker"
-IN_PROCESS = "main"
+FIXTURE_BUDGET = 300.0  # seconds for builds and starts, which are no part of what a spec's budget is about
 WORKER: pytest.StashKey[Worker] = pytest.StashKey()
 
 
@@ -77,8 +76,16 @@ class Worker:
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_setup(self, item: pytest.Item) -> None:
         named = cells.spec_of(item)
-        deadline = time.monotonic() + cells.budget_of(item, self.catalog)
-        item.stash[KEY] = Evidence(deadline=deadline, spec=named[0] if named else None)
+        item.stash[KEY] = Evidence(deadline=0.0, spec=named[0] if named else None)
+        item.stash[KEY].allow(FIXTURE_BUDGET)
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_runtest_call(self, item: pytest.Item) -> None:
+        item.stash[KEY].allow(cells.budget_of(item, self.catalog))
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_runtest_teardown(self, item: pytest.Item) -> None:
+        item.stash[KEY].allow(FIXTURE_BUDGET)
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_runtest_makereport(

@@ -6,8 +6,10 @@ import os
 
 import pytest
 
+from pytest_cudaboot.probes.nvml import NvmlView
+
 # What a run imports late has to be here before the first one begins: pytester removes what came in meanwhile.
-from pytest_cudaboot.run import scheduler, startup  # noqa: F401 - the import is the point
+from pytest_cudaboot.run import fixtures, inprocess, scheduler, startup  # noqa: F401 - the import is the point
 from tests.run.gate import ROOT, Gate
 
 PINNED = ("CUDA_VISIBLE_DEVICES", "CUDABOOT_LANE")
@@ -24,3 +26,11 @@ def gate(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> Gate:
         monkeypatch.delenv(name)
     monkeypatch.setenv("PYTHONPATH", str(ROOT))
     return Gate(pytester)
+
+
+@pytest.fixture
+def no_cards(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A machine without cards, driver or NVML, whatever this one has."""
+    absent = "NVML Shared Library Not Found"
+    monkeypatch.setattr("pytest_cudaboot.probes.nvml.look", lambda: NvmlView(absence=absent))
+    monkeypatch.setattr("pytest_cudaboot.probes.pci.cards", lambda _: ())

@@ -100,5 +100,7 @@ def catalog_of(*idents: str, **needs: Sequence[str]) -> str:
     tables = [WORKS]
     for ident in idents:
         wanted = list(needs.get(ident.replace(".", "_"), ()))
-        tables.append(f'[{ident}]\nkind = "step"\ntitle = "T"\nheading = "Second"\nneeds = {json.dumps(wanted)}\n')
+        tables.append(
+            f'[{ident}]\nkind = "step"\ntitle = "T"\nheading = "Second"\nneeds = {json.dumps(wanted)}\n'
+        )
     return "\n".join(tables)

@@ -19,7 +19,10 @@ OTHER = '@pytest.mark.spec("b.other")\n'
         ('def test_other(): pytest.skip("not today")', "not today"),
         ('@pytest.mark.skip(reason="by mark")\ndef test_other(): pass', "by mark"),
         ("@pytest.mark.xfail\ndef test_other(): assert 0", "expected failure: assert 0"),
-        ('@pytest.mark.xfail(reason="b1")\ndef test_other(measure): measure(x=1)', "passed, though marked xfail: b1"),
+        (
+            '@pytest.mark.xfail(reason="b1")\ndef test_other(measure): measure(x=1)',
+            "passed, though marked xfail: b1",
+        ),
         ("@pytest.mark.xfail(run=False)\ndef test_other(): pass", "expected failure: *"),
         ("def test_other(gpu): pass", "this worker has no card"),
     ],
@@ -40,7 +43,9 @@ def test_a_pass_without_evidence_is_not_shown_as_one(gate: Gate) -> None:
 
 
 def test_a_strict_xpass_is_broken(gate: Gate) -> None:
-    gate.suite(HELD + OTHER + "@pytest.mark.xfail(strict=True)\ndef test_other(run): run(['true'])", TWO).here()
+    gate.suite(
+        HELD + OTHER + "@pytest.mark.xfail(strict=True)\ndef test_other(run): run(['true'])", TWO
+    ).here()
 
     assert gate.verdict["exit"] == 1
     assert "[XPASS(strict)]" in gate.cells["b.other"]["reason"]
@@ -65,7 +70,9 @@ def test_a_selection_is_incomplete(gate: Gate, words: tuple[str, ...], left_out:
 
 def test_some_of_the_files_are_incomplete(gate: Gate) -> None:
     gate.suite(HELD, TWO)
-    (gate.path / "test_more.py").write_text("import pytest\n" + OTHER + "def test_other(measure): measure(x=1)")
+    (gate.path / "test_more.py").write_text(
+        "import pytest\n" + OTHER + "def test_other(measure): measure(x=1)"
+    )
     result = gate.pytester.runpytest_inprocess("--gpus", "none", "-n", "0", "test_suite.py")
 
     assert result.ret == 12
@@ -86,12 +93,16 @@ def test_a_failure_without_a_spec_rejects(gate: Gate) -> None:
     gate.suite(HELD + "def test_stray(): assert 1 == 2").here()
 
     assert gate.verdict["exit"] == 1
-    assert gate.verdict["reasons"] == ["a test without a spec failed: test_suite.py::test_stray: assert 1 == 2"]
+    assert gate.verdict["reasons"] == [
+        "a test without a spec failed: test_suite.py::test_stray: assert 1 == 2"
+    ]
 
 
 def test_a_module_that_is_skipped_is_not_excused(gate: Gate) -> None:
     gate.suite(HELD, TWO)
-    text = "import pytest\npytest.skip('not here', allow_module_level=True)\n" + OTHER + "def test_other(): pass"
+    text = (
+        "import pytest\npytest.skip('not here', allow_module_level=True)\n" + OTHER + "def test_other(): pass"
+    )
     (gate.path / "test_more.py").write_text(text)
     gate.here()
 
@@ -101,7 +112,9 @@ def test_a_module_that_is_skipped_is_not_excused(gate: Gate) -> None:
 
 def test_a_broken_prerequisite_is_one_red_cell(gate: Gate) -> None:
     catalog = catalog_of("b.base", "b.next", "b.last", b_next=["b.base"], b_last=["b.next"])
-    tests = HELD + """
+    tests = (
+        HELD
+        + """
 @pytest.mark.spec("b.base")
 def test_base(): assert 0
 @pytest.mark.spec("b.last")
@@ -109,6 +122,7 @@ def test_last(measure): open("ran", "w")
 @pytest.mark.spec("b.next")
 def test_next(measure): open("ran", "w")
 """
+    )
     result = gate.suite(tests, catalog).here("-v")
 
     assert gate.verdict["exit"] == 1
@@ -119,12 +133,15 @@ def test_next(measure): open("ran", "w")
 
 def test_a_waiver_excuses_and_lets_the_next_go_on(gate: Gate) -> None:
     catalog = catalog_of("b.base", "b.next", b_next=["b.base"])
-    tests = HELD + """
+    tests = (
+        HELD
+        + """
 @pytest.mark.spec("b.base")
 def test_base(): assert 0
 @pytest.mark.spec("b.next")
 def test_next(measure): measure(x=1)
 """
+    )
     waiver = '[[waiver]]\nspec = "b.base"\nreason = "known"\nowner = "me"\nexpires = 2999-01-01\n'
     (gate.path / "cudaboot-waivers.toml").write_text(waiver)
     gate.suite(tests, catalog).here()
