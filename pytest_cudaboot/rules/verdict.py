@@ -5,6 +5,7 @@ It must never look at pytest's exit status, the clock or the disk: a recorded ru
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from typing import TYPE_CHECKING
 
@@ -236,4 +237,6 @@ def _why_out(out: Iterable[Json]) -> str:
 
 
 def _cut(text: str) -> str:
+    """A reason's first words; what was tried and where belongs into the report."""
+    text = re.split(r"[\n;(]", text, maxsplit=1)[0].strip()
     return text if len(text) <= REASON_WIDTH else text[: REASON_WIDTH - 1].rstrip() + "…"

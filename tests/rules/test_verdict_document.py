@@ -190,10 +190,17 @@ def test_a_spec_counts_once_by_its_worst_cell() -> None:
     )
 
 
-def test_a_long_reason_is_cut() -> None:
-    verdict = judged(scope_out=(("s.lake", "x" * 80),))
-
-    assert summary_line(verdict).endswith(f"1 out of scope ({'x' * 39}…)")
+@pytest.mark.parametrize(
+    ("reason", "shown"),
+    [
+        ("x" * 80, "x" * 39 + "…"),
+        ("no plugin for CUDA; tried, in order:\n  /a", "no plugin for CUDA"),
+        ("no compiler\nanywhere", "no compiler"),
+        ("no lakefile (needs s.one)", "no lakefile"),
+    ],
+)
+def test_a_long_reason_is_cut(reason: str, shown: str) -> None:
+    assert summary_line(judged(scope_out=(("s.lake", reason),))).endswith(f"1 out of scope ({shown})")
 
 
 def test_a_run_that_was_never_judged_has_a_line() -> None:
