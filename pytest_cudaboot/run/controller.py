@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import os
-import signal
 from collections.abc import Generator, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from types import FrameType
 from typing import Any
 
 import pytest
@@ -29,8 +27,9 @@ from pytest_cudaboot.rules.verdict import judge
 from pytest_cudaboot.run.assemble import Assembly
 from pytest_cudaboot.run.board import CellBoard
 from pytest_cudaboot.run.evidence import idle
-from pytest_cudaboot.run.failures import short
+from pytest_cudaboot.run.failures import last_words, short
 from pytest_cudaboot.run.heartbeat import Heartbeat
+from pytest_cudaboot.run.interrupts import Interrupts
 from pytest_cudaboot.run.items import read_facts
 from pytest_cudaboot.run.ledger import CRASHED, Ledger, Results, problem_of
 
@@ -68,6 +67,7 @@ class Controller:
         self.broken_modules = 0
         self.finished = False
         self.heartbeat = Heartbeat(self._say)
+        self.interrupts = Interrupts()
 
     # -- before ------------------------------------------------------------------------------------------------
 
@@ -79,7 +79,7 @@ class Controller:
         self.ledger.add(self.run, PlanRecord(cells=self.plan.cells))
         if self.problem:
             self._problem(Ruling.ENVIRONMENT, self.problem)
-        self._terminate = signal.signal(signal.SIGTERM, _interrupt)
+        self.interrupts.install()
         self.heartbeat.start()
 
     @pytest.hookimpl(tryfirst=True)
@@ -139,14 +139,16 @@ class Controller:
         where = report.nodeid or "the collection"
         if report.failed:
             self.broken_modules += 1
-            self._problem(Ruling.INCOMPLETE, f"{where} could not be collected: {report.longreprtext}")
+            self._problem(
+                Ruling.INCOMPLETE, f"{where} could not be collected: {last_words(report.longreprtext)}"
+            )
         elif report.skipped:
             self.skipped_modules += 1
             self._problem(Ruling.INCOMPLETE, f"{where} was skipped as a whole: {_why_skipped(report)}")
 
     def pytest_internalerror(self, excrepr: Any) -> None:
         self.interrupted = "internal"
-        self._problem(Ruling.INCOMPLETE, f"internal error: {str(excrepr).strip().splitlines()[-1]}")
+        self._problem(Ruling.INCOMPLETE, f"internal error: {last_words(str(excrepr))}")
 
     def pytest_keyboard_interrupt(self, excinfo: pytest.ExceptionInfo[BaseException]) -> None:
         # xdist and pytest stop a run with a KeyboardInterrupt of their own.
@@ -184,6 +186,7 @@ class Controller:
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_sessionfinish(self, session: pytest.Session, exitstatus: int) -> Generator[None]:
+        self.interrupts.urgent = True
         try:
             return (yield)
         except KeyboardInterrupt:  # a second Ctrl-C means "now", not "without a verdict"
@@ -207,7 +210,7 @@ class Controller:
         :returns: the process's exit status.
         """
         self.finished = True
-        interrupt = signal.signal(signal.SIGINT, signal.SIG_IGN)
+        self.interrupts.ignore()
         self.heartbeat.stop()
         try:
             self.ledger.add(EndRecord(finished=_now(), interrupted=self.interrupted))
@@ -217,8 +220,7 @@ class Controller:
             self._say(f"cudaboot: no verdict could be written: {error}")
             return pytest.ExitCode.INTERNAL_ERROR
         finally:
-            signal.signal(signal.SIGINT, interrupt)
-            signal.signal(signal.SIGTERM, getattr(self, "_terminate", signal.SIG_DFL))
+            self.interrupts.restore()
 
     def _judge(self, exitstatus: int) -> int:
         if self.catalog is None:
@@ -279,10 +281,6 @@ class WorkerPins:
         if broken and not controller.config.option.continue_on_collection_errors:
             raise pytest.Session.Interrupted(f"{broken} error{'s' if broken > 1 else ''} during collection")
         return board
-
-
-def _interrupt(_signal: int, _frame: FrameType | None) -> None:
-    raise KeyboardInterrupt("SIGTERM")
 
 
 def _why_skipped(report: pytest.CollectReport) -> str:

@@ -64,6 +64,13 @@ def short(text: str) -> str:
     return line if len(line) <= REASON_LIMIT else line[: REASON_LIMIT - 1] + "…"
 
 
+def last_words(traceback: str) -> str:
+    """What pytest marks as the error in a traceback, or its last line."""
+    lines = traceback.strip().splitlines() or [""]
+    told = [line[1:].strip() for line in lines if line.startswith("E ")]
+    return told[0] if told else lines[-1]
+
+
 def _words(error: BaseException) -> str:
     """What a device process wrote as it died is evidence of its own, and nobody reads stacks in a table."""
     text = str(error) or type(error).__name__

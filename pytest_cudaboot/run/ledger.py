@@ -19,23 +19,39 @@ CRASHED = "???"  # what xdist calls the phase in which a worker died
 
 
 class Ledger:
-    """Append-only, one JSON line a record, flushed line by line."""
+    """Append-only, one JSON line a record, each on its way to the disk before the next event.
+
+    A ledger that could not be written once is none: it says so once, takes what is still told to it in silence,
+    and says so again when it is closed.
+    """
 
     def __init__(self, path: Path) -> None:
         self.path = path
         self.records: list[Record] = []
-        self._stream = path.open("w", encoding="utf-8")
+        self._stream = path.open("wb", buffering=0)
+        self._failure: OSError | None = None
 
     def add(self, *records: Record) -> None:
         """Write records, then remember them."""
-        for record in records:
-            self._stream.write(write_line(record))
-        self._stream.flush()
+        if self._failure is not None:
+            return
+        lines = "".join(map(write_line, records)).encode()
+        try:
+            while lines:  # a disk that is nearly full takes a part
+                lines = lines[self._stream.write(lines) :]
+        except OSError as error:
+            self._failure = error
+            raise
         self.records.extend(records)
 
     def close(self) -> None:
-        """No further line is coming."""
+        """No further line is coming.
+
+        :raises OSError: what has kept a line from being written.
+        """
         self._stream.close()
+        if self._failure is not None:
+            raise self._failure
 
 
 @dataclass(slots=True)

@@ -62,11 +62,17 @@ class Gate:
 
     def start(self, *words: str) -> subprocess.Popen[bytes]:
         """Begin a run with workers, in a process group of its own, and go on."""
-        argv = [sys.executable, "-m", "pytest", "--gpus", "none", "-p", "no:cacheprovider", *words, "."]
         with (self.path / "output.txt").open("wb") as output:
             return subprocess.Popen(
-                argv, cwd=self.path, stdout=output, stderr=subprocess.STDOUT, start_new_session=True
+                self.argv(*words),
+                cwd=self.path,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
             )
+
+    def argv(self, *words: str) -> list[str]:
+        return [sys.executable, "-m", "pytest", "--gpus", "none", "-p", "no:cacheprovider", *words, "."]
 
     @property
     def output(self) -> str:

@@ -139,7 +139,11 @@ def test_a_device_process_that_dies_or_hangs_leaves_its_evidence(gate: Gate) -> 
         **dict.fromkeys(["c.orphan", "c.next", "a.works"], "holds"),
     }
     results = {record["spec"]: record for record in gate.records("result")}
-    assert [results[f"c.{name}"]["cause"] for name in ("crash", "hang", "worker")] == ["crash", "hang", "crash"]
+    assert [results[f"c.{name}"]["cause"] for name in ("crash", "hang", "worker")] == [
+        "crash",
+        "hang",
+        "crash",
+    ]
     assert "died of SIGSEGV during 'mapped'" in cells["c.crash"]["reason"]
     assert "did not answer 'mapped' within" in cells["c.hang"]["reason"]
     crash, hang = cells["c.crash"]["evidence"]["device"], cells["c.hang"]["evidence"]["device"]
@@ -150,9 +154,11 @@ def test_a_device_process_that_dies_or_hangs_leaves_its_evidence(gate: Gate) -> 
 
 
 def test_a_process_that_dies_under_an_in_process_test_is_replaced(gate: Gate) -> None:
-    tests = DEVICE.split('@pytest.mark.spec("c.hang")')[0] + '@pytest.mark.spec("c.next")' + DEVICE.split(
-        '@pytest.mark.spec("c.next")'
-    )[1]
+    tests = (
+        DEVICE.split('@pytest.mark.spec("c.hang")')[0]
+        + '@pytest.mark.spec("c.next")'
+        + DEVICE.split('@pytest.mark.spec("c.next")')[1]
+    )
     catalog = DEVICE_CATALOG.replace('needs = ["c.crash", "c.hang", "c.worker"]', "")
     gate.suite(tests, catalog).here("-k", "crash or next or works")
 
