@@ -11,7 +11,7 @@ from pathlib import Path
 
 from pytest_cudaboot.errors import UsageError
 from pytest_cudaboot.model import Json
-from pytest_cudaboot.rules.verdict import running, usage
+from pytest_cudaboot.rules.verdict import EXIT_USAGE, running, usage
 
 VERDICT = "verdict.json"
 LEDGER = "ledger.jsonl"
@@ -45,9 +45,13 @@ class Claim:
         self._settled = True
         return write_verdict(self.out, verdict)
 
-    def refuse(self, message: str) -> None:
-        """Say that the run never began, and why."""
-        self.settle(usage(*self._run, message))
+    def refuse(self, message: str, status: int = EXIT_USAGE) -> None:
+        """Say why there is nothing to judge; what can not be written leaves the withdrawn verdict, no accept either.
+
+        :param status: the exit status of the process.
+        """
+        with contextlib.suppress(UsageError):
+            self.settle(usage(*self._run, message) | {"exit": status})
 
     def drop(self) -> None:
         """Leave no verdict, since there is no catalogue to judge by."""
@@ -57,10 +61,7 @@ class Claim:
     def release(self) -> None:
         """Let go of the folder; a run that has not settled by now never began."""
         if not self._settled:
-            with contextlib.suppress(
-                UsageError
-            ):  # the withdrawn verdict lies there, which is no accept either
-                self.refuse(NEVER_BEGAN)
+            self.refuse(NEVER_BEGAN)
         shutil.rmtree(self.out / WORK, ignore_errors=True)
         os.close(self._lock)
 

@@ -217,7 +217,9 @@ class Controller:
             self.ledger.close()
             return self._judge(exitstatus)
         except (OSError, UsageError) as error:
-            self._say(f"cudaboot: no verdict could be written: {error}")
+            words = f"no verdict could be written: {error}"
+            self._say(f"cudaboot: {words}")
+            self.claim.refuse(words, int(pytest.ExitCode.INTERNAL_ERROR))
             return pytest.ExitCode.INTERNAL_ERROR
         finally:
             self.interrupts.restore()

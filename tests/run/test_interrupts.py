@@ -183,5 +183,6 @@ def test_a_full_disk_leaves_no_accept(gate: Gate) -> None:
 
     assert done.returncode == 3
     assert "cudaboot: no verdict could be written: [Errno 27] File too large" in done.stdout
-    assert (gate.verdict["verdict"], gate.verdict["reasons"]) == ("incomplete", ["running"])
+    assert (gate.verdict["verdict"], gate.verdict["exit"]) == ("incomplete", 3)
+    assert gate.verdict["reasons"] == ["no verdict could be written: [Errno 27] File too large"]
     assert not Path(gate.out / "verdict.json.tmp").exists()
