@@ -59,7 +59,7 @@ def rpath(path: Path) -> tuple[str, ...]:
 
 
 def exported(path: Path) -> frozenset[str]:
-    """Functions and objects that others may bind: defined, global or weak, of default visibility."""
+    """Functions and objects that others may bind; a linker leaves no hidden name among the global ones."""
     with _opened(path) as elf:
         table = elf.get_section_by_name(".dynsym")
         return frozenset(symbol.name for symbol in _symbols(table) if _is_offered(symbol))
@@ -88,10 +88,7 @@ def _is_defined(symbol: Any) -> bool:
 
 def _is_offered(symbol: Any) -> bool:
     return (
-        _is_defined(symbol)
-        and bool(symbol.name)
-        and symbol.entry.st_info.bind in {"STB_GLOBAL", "STB_WEAK"}
-        and symbol.entry.st_other.visibility in {"STV_DEFAULT", "STV_PROTECTED"}
+        _is_defined(symbol) and bool(symbol.name) and symbol.entry.st_info.bind in {"STB_GLOBAL", "STB_WEAK"}
     )
 
 

@@ -28,6 +28,13 @@ class Service:
     def double(self, arrays: Sequence[npt.NDArray[np.float32]]) -> list[npt.NDArray[np.float32]]:
         return [array * 2 for array in arrays]
 
+    def swapped(self, first: Array, second: Array) -> list[Array]:
+        """The arguments themselves, not copies."""
+        return [second, first]
+
+    def channel_is_inherited(self) -> bool:
+        return os.get_inheritable(_socket_of_server())
+
     def filled(self, size: int) -> Array:
         return np.ones(size, np.float32)
 

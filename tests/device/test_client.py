@@ -73,6 +73,13 @@ def test_results_outlive_the_next_call(device: DeviceProcess) -> None:
     assert set(first) == {6}
 
 
+def test_arguments_may_be_answers(device: DeviceProcess) -> None:
+    short, long = np.zeros(10), np.ones(1000)
+    back = device.call("swapped", budget=BUDGET, first=short, second=long)
+
+    assert [a.tolist() for a in back] == [long.tolist(), short.tolist()]
+
+
 def test_the_arena_grows_from_either_side(device: DeviceProcess) -> None:
     floats = 3_000_000
     grown_there = device.call("filled", budget=BUDGET, size=floats)
@@ -309,6 +316,18 @@ def test_it_imports_nothing_of_pytest_nor_of_the_floors_above(start: Start) -> N
 def test_a_lock_of_the_card_is_inherited_also_by_its_children(start: Start, tmp_path: Path) -> None:
     with (tmp_path / "lock").open("w") as lock:
         assert start(pass_fds=[lock.fileno()]).call("inherited", budget=BUDGET, fd=lock.fileno()) is True
+
+
+def test_the_channel_is_not_inherited_by_its_children(device: DeviceProcess) -> None:
+    assert device.call("channel_is_inherited", budget=BUDGET) is False
+
+
+def test_no_stacks_are_shown_once_a_call_was_answered(device: DeviceProcess) -> None:
+    device.call("echo", budget=0.2, value=1)
+
+    # It would end here if it were to end at all, so this is how long nothing is done.
+    assert not device._group.wait(0.4)
+    assert device.log_path.read_text() == ""
 
 
 def test_a_pin_that_holds_is_silent(start: Start) -> None:

@@ -103,6 +103,11 @@ def test_what_outlives_its_budget_is_killed_with_its_children(tmp_path: Path) ->
     assert not is_running(int(child[1]))
 
 
+def test_a_hang_is_a_failure_also_for_who_checks_for_himself(tmp_path: Path) -> None:
+    with pytest.raises(CommandError, match=r"did not end within 0.1 s and was killed"):
+        run_command(["sleep", "300"], cwd=tmp_path, env=ENV, budget=0.1, check=False)
+
+
 def test_a_daemon_left_behind_neither_delays_nor_survives(tmp_path: Path) -> None:
     done = run_command(["sh", "-c", "sleep 300 & echo $!"], cwd=tmp_path, env=ENV, budget=BUDGET)
 
@@ -152,6 +157,21 @@ def test_a_program_dies_with_the_process_that_started_it(wrapper: str) -> None:
     child = read_line_then_kill(source)
 
     assert wait_gone(int(child))
+
+
+def test_the_wrapper_does_not_start_a_program_whose_parent_died_meanwhile(tmp_path: Path) -> None:
+    words = [sys.executable, "-S", "-c", process._EXEC_WRAPPER, "1", "echo", "started"]
+    done = run_command(words, cwd=tmp_path, env=ENV, budget=BUDGET, check=False)
+
+    assert (done.returncode, done.stdout) == (137, "")
+
+
+def test_a_zombie_is_nobody_who_lives(tmp_path: Path) -> None:
+    group = start_process(["true"], cwd=tmp_path, env=ENV)
+
+    assert group.wait(BUDGET)
+    assert process_state(group.pid) is None
+    assert group.kill().survivors == ()
 
 
 def test_pytest_variables_are_no_part_of_a_recipe() -> None:
