@@ -27,7 +27,7 @@ from pytest_cudaboot.run.nets import Net
 
 SEED = 21
 C_LIBRARY = {"libc.so.6", "libdl.so.2", "libm.so.6", "ld-linux-x86-64.so.2", "ld-linux-aarch64.so.1"}
-PLUGIN_FOLDERS = re.compile(r"(jax_plugins|xla_plugins)/xla_\w+/|[\w.]+\.dist-info/")
+PLUGIN_FOLDERS = re.compile(r"(jax_plugins|xla_plugins)/xla_\w+/|[\w.-]+\.dist-info/")
 WARNINGS = ("-Wall", "-Wextra", "-Werror")
 GUARD = 1
 
