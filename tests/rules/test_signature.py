@@ -44,7 +44,7 @@ def test_complex_elements_keep_their_brackets() -> None:
 
 def test_attributes_of_arguments_and_results_are_tolerated() -> None:
     text = head(
-        '%x: tensor<4xf32> {tf.aliasing_output = 0 : i32, a = "}, tensor<9xf32>"} loc("x")',
+        '%x: tensor<4xf32> {tf.aliasing_output = 0 : i32, a = "\\"}, tensor<9xf32>"} loc("x")',
         '(tensor<4xf32> {jax.result_info = "[0]", map = affine_map<(d0) -> (d0)>})',
     )
 
