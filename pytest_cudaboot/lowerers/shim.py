@@ -160,11 +160,11 @@ class Inputs:
                 raise SignatureError(
                     f"input {index} is {array.dtype} {array.shape}; the ABI carries float32 only"
                 )
-        kept = [np.require(array, requirements="C") for array in arrays]
-        self._buffers = [FFI.from_buffer("float[]", array.reshape(-1)) for array in kept]
-        ranks = FFI.new("int32_t[]", [array.ndim for array in kept])
-        dims = FFI.new("int64_t[]", [dim for array in kept for dim in array.shape])
-        self.words = (len(kept), ranks, dims, FFI.new("float *[]", self._buffers))
+        # Row by row, whatever lies in memory: a view may be strided or transposed.
+        self._buffers = [FFI.from_buffer("float[]", np.ravel(array)) for array in arrays]
+        ranks = FFI.new("int32_t[]", [array.ndim for array in arrays])
+        dims = FFI.new("int64_t[]", [dim for array in arrays for dim in array.shape])
+        self.words = (len(arrays), ranks, dims, FFI.new("float *[]", self._buffers))
 
 
 class Outputs:

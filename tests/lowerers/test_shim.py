@@ -71,10 +71,12 @@ def test_outputs_have_the_signatures_shapes(session: XlaSession) -> None:
     assert (made[0].sum(), float(made[1])) == (12, 10)
 
 
-def test_any_memory_order_is_sent_row_by_row(session: XlaSession) -> None:
-    columns = np.arange(6, dtype=np.float32).reshape(3, 2).T
+@pytest.mark.parametrize("view", ["transposed", "strided"])
+def test_any_memory_order_is_sent_row_by_row(session: XlaSession, view: str) -> None:
+    whole = np.arange(12, dtype=np.float32)
+    sent = whole[::2] if view == "strided" else whole[:6].reshape(3, 2).T
 
-    assert session.invoke("twice", [columns, ones()])[0].tolist() == (2 * columns).tolist()
+    assert session.invoke("twice", [sent, ones()], [sent.shape])[0].tolist() == (2 * sent).tolist()
 
 
 def test_what_the_shim_did_not_write_is_not_a_number(session: XlaSession) -> None:
