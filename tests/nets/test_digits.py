@@ -91,9 +91,9 @@ def test_the_files_are_what_make_makes_of_the_source(tmp_path: Path) -> None:
 
 
 def test_linear_learns_from_nothing() -> None:
-    parameters = train("linear", [np.zeros((784, 10)), np.zeros(10)], steps=300, rate=0.2)
+    parameters = train("linear", [np.zeros((784, 10)), np.zeros(10)], steps=100, rate=0.2)
 
-    assert accuracy("linear", parameters) >= 0.92
+    assert accuracy("linear", parameters) >= 0.90
 
 
 def test_mlp_learns() -> None:
@@ -102,7 +102,7 @@ def test_mlp_learns() -> None:
     for rows, columns in itertools.pairwise(oracle.WIDTHS["mlp"]):
         start += [rng.standard_normal((rows, columns)) * np.sqrt(2 / rows), np.zeros(columns)]
 
-    assert accuracy("mlp", train("mlp", start, steps=300, rate=0.1)) >= 0.91
+    assert accuracy("mlp", train("mlp", start, steps=60, rate=0.2)) >= 0.85
 
 
 def test_a_learning_rate_of_zero_learns_nothing() -> None:
