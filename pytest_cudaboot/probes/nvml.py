@@ -56,14 +56,24 @@ def _session() -> Iterator[None]:
 def _view() -> NvmlView:
     import pynvml
 
-    handles = [pynvml.nvmlDeviceGetHandleByIndex(i) for i in range(pynvml.nvmlDeviceGetCount())]
-    gpus = tuple(_gpu(index, handle) for index, handle in enumerate(handles))
+    handles = [(index, _handle(index)) for index in range(pynvml.nvmlDeviceGetCount())]
+    gpus = {_gpu(index, handle): handle for index, handle in handles if handle is not None}
     return NvmlView(
-        gpus=gpus,
+        gpus=tuple(gpus),
         driver=pynvml.nvmlSystemGetDriverVersion(),
         cuda=pynvml.nvmlSystemGetCudaDriverVersion_v2(),
-        mig=tuple(gpu.uuid for gpu, handle in zip(gpus, handles, strict=True) if _mig(handle)),
+        mig=tuple(gpu.uuid for gpu, handle in gpus.items() if _mig(handle)),
     )
+
+
+def _handle(index: int) -> object | None:
+    """NVML counts the cards that a container was not given, and does not let it have them."""
+    import pynvml
+
+    try:
+        return pynvml.nvmlDeviceGetHandleByIndex(index)  # type: ignore[no-any-return]
+    except pynvml.NVMLError_NoPermission:
+        return None
 
 
 def _gpu(index: int, handle: object) -> Gpu:

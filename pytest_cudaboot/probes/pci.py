@@ -7,7 +7,7 @@ from pathlib import Path
 
 NVIDIA = "0x10de"
 DISPLAY_CLASSES = ("0x0300", "0x0302")  # VGA and 3D controllers
-CONTAINER_MARKS = (".dockerenv", "run/.containerenv")
+CONTAINER_MARKS = (".dockerenv", "run/.containerenv", "run/systemd/container", "run/secrets/kubernetes.io")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -31,14 +31,21 @@ def cards(root: Path = Path("/")) -> tuple[PciCard, ...]:
 
 
 def in_container(root: Path = Path("/")) -> bool:
-    """Whether a container runtime left its mark."""
-    return any((root / mark).exists() for mark in CONTAINER_MARKS)
+    """Whether a container runtime left its mark, or the root is laid over an image."""
+    marked = any((root / mark).exists() for mark in CONTAINER_MARKS)
+    return marked or "overlay" in _root_types(root)
 
 
 def normalized(address: str) -> str:
     """NVML's `00000000:01:00.0` and sysfs's `0000:01:00.0` as one spelling, sysfs's."""
     domain, bus, slot = address.lower().split(":")
     return f"{int(domain, 16):04x}:{bus}:{slot}"
+
+
+def _root_types(root: Path) -> set[str]:
+    """Types of the file systems that are mounted on `/`."""
+    fields = (line.split() for line in _read(root / "proc/self/mounts").splitlines())
+    return {words[2] for words in fields if len(words) > 2 and words[1] == "/"}  # noqa: PLR2004 - name, place, type
 
 
 def _devices(root: Path) -> list[Path]:

@@ -36,22 +36,25 @@ def choose(wanted: str, environ: Mapping[str, str], root: Path = Path("/")) -> B
         return Box(facts={"cards": "not asked for"})
     on_bus = pci.cards(root)
     try:
-        return _choose(wanted, environ.get("CUDA_VISIBLE_DEVICES"), nvml.look(), on_bus)
+        view = nvml.look()
+        _agree(view, on_bus)
+        gpus = _select(wanted, environ.get("CUDA_VISIBLE_DEVICES"), view, hardware=bool(on_bus))
     except BoxError as error:
         return Box(facts={"bus": [card.address for card in on_bus]}, problem=str(error))
+    facts = {**_facts(view, on_bus), "container": pci.in_container(root)}
+    return Box(gpus=gpus, cuda=view.cuda, facts=facts)
 
 
-def _choose(wanted: str, mask: str | None, view: nvml.NvmlView, on_bus: tuple[pci.PciCard, ...]) -> Box:
-    _agree(view, on_bus)
+def _select(wanted: str, mask: str | None, view: nvml.NvmlView, *, hardware: bool) -> tuple[Gpu, ...]:
     try:
-        gpus = select(wanted, view.gpus, mask=mask, hardware=bool(on_bus))
+        gpus = select(wanted, view.gpus, mask=mask, hardware=hardware)
     except SelectionError as error:
         if view.absence is None:
             raise
         # "this machine offers: none" helps nobody who does not know why.
         raise SelectionError(f"{error} (NVML says: {view.absence})") from None
     _refuse_mig(gpus, view)
-    return Box(gpus=gpus, cuda=view.cuda, facts=_facts(view, on_bus))
+    return gpus
 
 
 def _agree(view: nvml.NvmlView, on_bus: tuple[pci.PciCard, ...]) -> None:
@@ -77,5 +80,4 @@ def _facts(view: nvml.NvmlView, on_bus: tuple[pci.PciCard, ...]) -> Json:
         "cuda": view.cuda,
         "cards": [f"{gpu.index}={gpu.uuid} {gpu.name} {gpu.pci}" for gpu in view.gpus],
         "bus": [card.address for card in on_bus],
-        "container": pci.in_container(),
     }
