@@ -99,6 +99,8 @@ def test_a_file_that_is_no_text_is_named(tmp_path: Path) -> None:
         ({"lowerers": ["xla", "xla"]}, "lowerers: 'xla' stands there twice"),
         ({"lowerers": "xla"}, "lowerers: 'xla' is not a list of texts"),
         ({"when": ["gpus:0"]}, "when: 'gpus:0' is not one of gpu, cuda-plugin"),
+        ({"when": [""]}, "when: [''] is not a list of texts"),
+        ({"when": [3]}, "when: [3] is not a list of texts"),
         ({"when": ["cuda"]}, "when: 'cuda' is not one of"),
         ({"kind": "gotcha"}, "canary: a gotcha needs one of upstream, guard"),
         ({"canary": "guard"}, "canary: only a gotcha has a canary, and this is a step"),
@@ -106,6 +108,7 @@ def test_a_file_that_is_no_text_is_named(tmp_path: Path) -> None:
         ({"kind": "claim", "gate": True}, "gate: a claim never decides"),
         ({"gate": 1}, "gate: 1 is neither true nor false"),
         ({"budget": -1}, "budget: -1 is not a positive number of seconds"),
+        ({"budget": float("inf")}, "budget: inf is not a positive number of seconds"),
         ({"budget": 0}, "budget: 0 is not a positive number of seconds"),
         ({"budget": True}, "budget: True is not a number of seconds"),
         ({"pair": True}, "pair: a pair needs at least two lowerers, and has []"),
@@ -222,10 +225,18 @@ def test_a_test_that_does_not_fit_is_named(record: ItemRecord, words: str) -> No
 
 
 @pytest.mark.parametrize(
-    "record", [item(None), item("s.step"), item("s.both", lowerer="iree"), item("s.xla"), item("s.lean")]
+    "record",
+    [
+        item(None),
+        item("s.step"),
+        item("s.step", lowerer="xla"),
+        item("s.both", lowerer="iree"),
+        item("s.xla"),
+        item("s.lean"),
+    ],
 )
 def test_a_test_that_fits_is_no_problem(record: ItemRecord) -> None:
-    assert bind_problems(BOUND, [record], []) == []
+    assert bind_problems(BOUND, [record], [record.spec] if record.spec else []) == []
 
 
 def test_a_spec_in_scope_without_a_test_is_named() -> None:

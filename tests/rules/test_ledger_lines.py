@@ -60,6 +60,10 @@ def test_what_json_does_not_have_becomes_text() -> None:
     assert json.loads(line)["measurements"] == {"loss": "nan", "norms": ["inf"]}
 
 
+def test_blank_lines_say_nothing() -> None:
+    assert read_ledger(["\n", write_line(RECORDS[-1]), "\n"]) == RECORDS[-1:]
+
+
 def test_a_torn_last_line_is_a_problem_and_the_rest_counts() -> None:
     lines = [write_line(record) for record in RECORDS]
 

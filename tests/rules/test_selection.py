@@ -83,6 +83,7 @@ OFFER = "this machine offers: 0=GPU-aa11 (H200), 1=GPU-ab22 (H200), 2=GPU-cc33 (
             "1,0",
             "no GPU '2' inside the mask (NVML's GPU 2 is masked out); CUDA_VISIBLE_DEVICES='1,0' leaves: 0=GPU-ab22",
         ),
+        ("2", "2", "no GPU '2' inside the mask; CUDA_VISIBLE_DEVICES='2' leaves: 0=GPU-cc33"),
         ("9", "1", "no GPU '9' inside the mask; CUDA_VISIBLE_DEVICES='1' leaves:"),
         ("all", "", "--gpus=all finds no GPU; CUDA_VISIBLE_DEVICES='' leaves: none"),
         ("auto", "-1", "--gpus=auto finds no GPU; CUDA_VISIBLE_DEVICES='-1' leaves: none"),

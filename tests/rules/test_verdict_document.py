@@ -12,7 +12,7 @@ from jsonschema import Draft202012Validator, ValidationError
 from pytest_cudaboot.model import Json, Status
 from pytest_cudaboot.rules.ledger_lines import read_ledger, write_line
 from pytest_cudaboot.rules.verdict import environment, judge, running, summary_line, usage
-from tests.rules.builders import A, B, catalog_of, ledger, result, run_record
+from tests.rules.builders import A, B, C, catalog_of, ledger, result, run_record
 from tests.rules.runs import CATALOG, WAIVER, F, judged, train
 from tests.rules.verdict_rows import ROWS
 
@@ -138,6 +138,49 @@ def test_a_waived_cell_tells_what_it_would_be() -> None:
     assert [waiver["state"] for waiver in verdict["waivers"]] == ["used"]
 
 
+@pytest.mark.parametrize(
+    ("waiver", "broken", "state"),
+    [
+        (WAIVER, True, "used"),
+        (WAIVER, False, "not needed"),
+        (WAIVER | {"expires": "2026-01-01"}, True, "expired on 2026-01-01"),
+        (WAIVER | {"spec": "s.gone"}, True, "matches nothing: the catalogue has no such spec"),
+    ],
+)
+def test_a_waiver_tells_what_it_did(waiver: Json, broken: bool, state: str) -> None:  # noqa: FBT001 - a table
+    verdict = judged(train(F if broken else Status.PASSED), waivers=(waiver,))
+
+    assert [entry["state"] for entry in verdict["waivers"]] == [state]
+
+
+def test_of_two_waivers_the_one_that_excused_is_used() -> None:
+    verdict = judged(train(F), waivers=(WAIVER | {"lowerer": "iree"}, WAIVER))
+
+    assert [entry["state"] for entry in verdict["waivers"]] == ["not needed", "used"]
+
+
+def test_each_card_keeps_its_name() -> None:
+    cells = judged(gpus=(A, C))["cells"]
+
+    assert {gpu["uuid"]: gpu["name"] for cell in cells for gpu in cell["gpus"]} == {
+        A.uuid: "H200",
+        C.uuid: "L4",
+    }
+
+
+@pytest.mark.parametrize(
+    ("platforms", "platform"),
+    [(("cuda", "cuda"), "cuda"), (("cuda", None), "cuda"), (("cpu", "cuda"), "cuda")],
+)
+def test_the_tests_of_a_cell_tell_its_platform(platforms: tuple[str | None, ...], platform: str) -> None:
+    catalog = catalog_of(s__host={})
+    told = [result("s.host", nodeid=f"t.py::t{n}", platform=where) for n, where in enumerate(platforms)]
+
+    (cell,) = judge(catalog, ledger(catalog, run_record(catalog, A), *told))["cells"]
+
+    assert cell["platform"] == platform
+
+
 def test_a_verdict_is_the_same_from_the_file() -> None:
     records = ledger(CATALOG, run_record(CATALOG, A, B, waivers=(WAIVER,)), train(F))
 
@@ -175,6 +218,10 @@ SILENT = result("s.trap", Status.SILENT, role="canary")
             "accept · reference · 1 spec holds · 3 out of scope (no card was asked for, lean was not looked for)",
         ),
         (
+            line(ONE, scope_out=tuple((name, f"no {name}") for name in "abc")),
+            "accept · reference · 1 spec holds · 3 out of scope (no a, no b, no c)",
+        ),
+        (
             line(ONE, scope_out=tuple((name, f"no {name}") for name in "abcd")),
             "accept · reference · 1 spec holds · 4 out of scope (no a, no b, no c and 1 more)",
         ),
@@ -193,6 +240,7 @@ def test_a_spec_counts_once_by_its_worst_cell() -> None:
 @pytest.mark.parametrize(
     ("reason", "shown"),
     [
+        ("x" * 40, "x" * 40),
         ("x" * 80, "x" * 39 + "…"),
         ("no plugin for CUDA; tried, in order:\n  /a", "no plugin for CUDA"),
         ("no compiler\nanywhere", "no compiler"),
