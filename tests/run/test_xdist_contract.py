@@ -1,0 +1,90 @@
+"""The private names of xdist that `run/scheduler.py` touches, in the version that is pinned."""
+
+from __future__ import annotations
+
+import inspect
+import os
+from importlib.metadata import requires, version
+
+import execnet
+import pytest
+from packaging.requirements import Requirement
+from xdist import dsession, remote, workermanage
+from xdist.scheduler import LoadScheduling
+
+from pytest_cudaboot.run import scheduler
+
+
+def parameters(function: object) -> list[str]:
+    return list(inspect.signature(function).parameters)  # type: ignore[arg-type] # all that is asked about can be called
+
+
+def test_the_installed_version_is_the_pinned_one() -> None:
+    wanted = [Requirement(line) for line in requires("pytest-cudaboot") or ()]
+    (xdist,) = [requirement for requirement in wanted if requirement.name == "pytest-xdist"]
+
+    assert str(xdist.specifier) == "<3.9,>=3.8"
+    assert xdist.specifier.contains(version("pytest-xdist"))
+
+
+@pytest.mark.parametrize(
+    ("method", "expected"),
+    [
+        ("add_node", ["self", "node"]),
+        ("add_node_collection", ["self", "node", "collection"]),
+        ("mark_test_complete", ["self", "node", "item_index", "duration"]),
+        ("check_schedule", ["self", "node", "duration"]),
+        ("remove_node", ["self", "node"]),
+        ("schedule", ["self"]),
+        ("_check_nodes_have_same_collection", ["self"]),
+    ],
+)
+def test_methods_of_the_base_scheduler(method: str, expected: list[str]) -> None:
+    assert parameters(getattr(LoadScheduling, method)) == expected
+    assert parameters(getattr(scheduler.Lanes, method)) == expected
+
+
+def test_properties_that_the_session_reads() -> None:
+    assert isinstance(LoadScheduling.tests_finished, property)
+    assert isinstance(scheduler.Lanes.tests_finished, property)
+    assert {"nodes", "collection_is_completed", "has_pending"} <= set(dir(LoadScheduling))
+
+
+def test_a_fresh_scheduler_has_the_tables_that_ours_fills(pytester: pytest.Pytester) -> None:
+    config = pytester.parseconfigure("--tx", "2*popen")
+    stock = LoadScheduling(config)
+
+    assert (stock.node2collection, stock.node2pending, stock.pending, stock.collection) == ({}, {}, [], None)
+    assert stock.numnodes == 2
+
+
+def test_the_session_that_owns_the_count_of_failures() -> None:
+    assert parameters(dsession.DSession._handlefailures) == ["self", "rep"]
+    source = inspect.getsource(dsession.DSession)
+    for name in ("self.nodemanager", "self.sched", "pytest_handlecrashitem"):
+        assert name in source
+    # The order that `crash_reported` relies on: the node is removed, and then its report is made.
+    order = inspect.getsource(dsession.DSession.worker_errordown)
+    assert order.index("remove_node") < order.index("handle_crashitem")
+
+
+def test_nodes_and_their_gateways() -> None:
+    assert isinstance(workermanage.WorkerController.shutting_down, property)
+    assert parameters(workermanage.WorkerController.send_runtest_some) == ["self", "indices"]
+    group = execnet.Group(execmodel="main_thread_only")
+    gateway = group.makegateway("popen//env:A=1")
+    try:
+        assert gateway.spec.env == {"A": "1"}
+        assert gateway._rinfo().pid not in (None, os.getpid())
+        assert list(group) == [gateway]
+    finally:
+        group.terminate(5)
+
+
+def test_the_workers_loop() -> None:
+    source = inspect.getsource(remote.WorkerInteractor.run_one_test)
+    for name in ("item_index", "nextitem_index", "torun.get", "runtest_protocol_complete", "duration="):
+        assert name in source
+    assert "self.run_one_test()" in inspect.getsource(remote.WorkerInteractor.pytest_runtestloop)
+    assert "Marker.SHUTDOWN" in inspect.getsource(remote.WorkerInteractor.pytest_runtestloop)
+    assert "PYTEST_XDIST_WORKER" in inspect.getsource(remote)
