@@ -58,7 +58,7 @@ def assert_in_ledger(gate: Gate) -> None:
 
 def test_a_crash_counts_for_stopping_at_the_first_failure(gate: Gate) -> None:
     tests = HELD.replace("measure(figure=1)", "__import__('os')._exit(1)")
-    more = [f"b.n{number}" for number in range(12)]
+    more = [f"b.n{number}" for number in range(5)]
     waits = {ident.replace(".", "_"): ["a.works"] for ident in more}
     waiver = '[[waiver]]\nspec = "a.works"\nreason = "r"\nowner = "me"\nexpires = 2999-01-01\n'
     (gate.path / "cudaboot-waivers.toml").write_text(waiver)
@@ -69,7 +69,7 @@ def test_a_crash_counts_for_stopping_at_the_first_failure(gate: Gate) -> None:
 
     assert gate.verdict["exit"] == 12
     assert "the run was stopped early (-x or --maxfail)" in gate.verdict["reasons"]
-    assert list(gate.outcomes.values()).count("not-run") >= 10
+    assert list(gate.outcomes.values()).count("not-run") >= 4
 
 
 DEVICE = (

@@ -76,17 +76,17 @@ def test_the_ini_file_speaks_where_the_command_line_does_not(gate: Gate) -> None
 
 
 def test_a_gate_inside_a_test_of_a_gate_is_no_worker(gate: Gate) -> None:
-    """A command of a test is run as from a shell, so a pytest in it has workers of its own."""
+    """A command of a test is run as from a shell, so a pytest in it is a controller of its own."""
     inner = gate.path / "inner"
     inner.mkdir()
+    gate.suite()
     for name in ("test_suite.py", "catalog.toml", "pytest.ini"):
-        gate.suite()
         (inner / name).write_text((gate.path / name).read_text())
     gate.suite(
         "import pytest, sys, pathlib\n"
         '@pytest.mark.spec("a.works")\n'
         "def test_outer(run):\n"
-        f"    run([sys.executable, '-m', 'pytest', '--gpus', 'none', '.'], cwd=pathlib.Path({str(inner)!r}))\n"
+        f"    run([sys.executable, '-m', 'pytest', '--gpus', 'none', '-n', '0', '.'], cwd=pathlib.Path({str(inner)!r}))\n"
     )
     result = gate.away("test_suite.py", "--cudaboot-catalog", "catalog.toml", "--ignore", "inner")
 

@@ -1,0 +1,105 @@
+"""`cudaboot`: questions about a catalogue and about a recorded run. It runs no test and touches no device."""
+
+from __future__ import annotations
+
+import argparse
+import ast
+import shutil
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from pytest_cudaboot.errors import UsageError
+from pytest_cudaboot.project import suite_root
+from pytest_cudaboot.report import terminal
+from pytest_cudaboot.rules.catalog import Catalog, Spec, load_catalog
+from pytest_cudaboot.rules.ledger_lines import read_ledger
+from pytest_cudaboot.rules.verdict import EXIT_USAGE, judge
+
+COLUMNS = 80
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """The console script; its exit status is the answer's."""
+    words = _parser().parse_args(argv)
+    catalog = Path(words.catalog) if words.catalog else suite_root() / "acceptance" / "catalog.toml"
+    try:
+        status: int = words.answer(words, load_catalog(catalog))
+    except UsageError as error:
+        sys.stderr.write(f"cudaboot: {error}\n")
+        return EXIT_USAGE
+    return status
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="cudaboot", description="Questions beside `pytest --gpus`")
+    parser.add_argument("--catalog", metavar="FILE", help="Another catalogue than the acceptance suite's")
+    commands = parser.add_subparsers(required=True, metavar="COMMAND")
+    explain = commands.add_parser(
+        "explain", help="What the catalogue says of a spec, and which files test it"
+    )
+    explain.add_argument("spec", metavar="SPEC")
+    explain.set_defaults(answer=_explain)
+    replay = commands.add_parser("replay", help="Judge a recorded run again, by the rules of today")
+    replay.add_argument("ledger", metavar="LEDGER")
+    replay.set_defaults(answer=_replay)
+    return parser
+
+
+def _explain(words: argparse.Namespace, catalog: Catalog) -> int:
+    spec = catalog.specs.get(words.spec)
+    if spec is None:
+        raise UsageError(f"no spec {words.spec!r} in {catalog.path}; it has: {', '.join(catalog.specs)}")
+    for name, value in _facts(spec, catalog):
+        if value:
+            sys.stdout.write(f"{name:>9}  {value}\n")
+    return 0
+
+
+def _facts(spec: Spec, catalog: Catalog) -> Iterator[tuple[str, str]]:
+    dependents = [other.id for other in catalog.specs.values() if spec.id in other.needs]
+    canary = f" ({spec.canary} canary)" if spec.canary else ""
+    yield "spec", spec.id
+    yield "title", spec.title
+    yield "kind", spec.kind + canary + ("" if spec.gate else ", decides nothing")
+    yield "heading", spec.heading
+    yield "track", spec.track
+    yield "runs on", spec.on
+    yield "lowerers", ", ".join(spec.lowerers) + (" (a pair)" if spec.pair else "")
+    yield "needs", ", ".join(spec.needs)
+    yield "needed by", ", ".join(dependents)
+    yield "in scope", _condition(spec)
+    yield "budget", f"{spec.budget:g} s"
+    yield "may be", ", ".join(spec.may)
+    yield "upstream", ", ".join(spec.upstream)
+    yield "tests", ", ".join(path.name for path in _tests(spec.id, catalog.path.parent))
+
+
+def _condition(spec: Spec) -> str:
+    if spec.uncheckable:
+        return "never: uncheckable"
+    return f"with {', '.join(spec.when)}" if spec.when else "always"
+
+
+def _tests(ident: str, folder: Path) -> list[Path]:
+    """The files beside the catalogue in which a mark names the spec; they are read, never imported."""
+    return [path for path in sorted(folder.glob("test_*.py")) if ident in _marked(path)]
+
+
+def _marked(path: Path) -> set[object]:
+    calls = (node for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.Call))
+    marks = (call for call in calls if isinstance(call.func, ast.Attribute) and call.func.attr == "spec")
+    return {word.value for call in marks for word in call.args if isinstance(word, ast.Constant)}
+
+
+def _replay(words: argparse.Namespace, catalog: Catalog) -> int:
+    path = Path(words.ledger)
+    try:
+        records = read_ledger(path.read_text(encoding="utf-8", errors="replace").splitlines())
+    except OSError as error:
+        raise UsageError(f"{path}: can not be read: {error.strerror}") from error
+    verdict = judge(catalog, records)
+    width = shutil.get_terminal_size((COLUMNS, 24)).columns
+    for line in (*terminal.cells(verdict, width), *terminal.closing(verdict, str(path))):
+        sys.stdout.write("".join(text for text, _ in line) + "\n")
+    return int(verdict["exit"])

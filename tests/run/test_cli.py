@@ -1,0 +1,111 @@
+"""The console script: what a spec is, and a recorded run judged again."""
+
+from __future__ import annotations
+
+import pytest
+
+from pytest_cudaboot.cli import main
+from tests.run.gate import HELD, Gate, catalog_of
+
+FULL = """
+[a.base]
+kind = "step"
+title = "The base"
+heading = "Step 1: Base"
+
+[a.gotcha]
+kind = "gotcha"
+canary = "upstream"
+title = "Leave it unset"
+heading = "Step 2: Run"
+needs = ["a.base"]
+when = ["compiler", "gpus:2"]
+on = "any"
+lowerers = ["iree"]
+budget = 30
+upstream = ["iree-org/iree#1"]
+may = ["unsupported"]
+"""
+MARKED = """
+import pytest
+pytestmark = pytest.mark.spec("a.gotcha")
+"""
+
+Captured = pytest.CaptureFixture[str]
+
+
+def test_explain_tells_everything_that_the_catalogue_says(gate: Gate, capsys: Captured) -> None:
+    gate.suite(MARKED, FULL)
+    (gate.path / "test_other.py").write_text('x.mark.spec("a.base")\n"a.gotcha"\n')
+
+    assert main(["--catalog", "catalog.toml", "explain", "a.gotcha"]) == 0
+    assert capsys.readouterr().out.splitlines() == [
+        "     spec  a.gotcha",
+        "    title  Leave it unset",
+        "     kind  gotcha (upstream canary)",
+        "  heading  Step 2: Run",
+        "    track  toolchain",
+        "  runs on  any",
+        " lowerers  iree",
+        "    needs  a.base",
+        " in scope  with compiler, gpus:2",
+        "   budget  30 s",
+        "   may be  unsupported",
+        " upstream  iree-org/iree#1",
+        "    tests  test_suite.py",
+    ]
+
+
+def test_explain_knows_what_waits_for_a_spec(gate: Gate, capsys: Captured) -> None:
+    gate.suite(MARKED, FULL)
+
+    assert main(["--catalog", "catalog.toml", "explain", "a.base"]) == 0
+    assert "needed by  a.gotcha" in capsys.readouterr().out
+
+
+def test_a_spec_that_is_not_there(gate: Gate, capsys: Captured) -> None:
+    gate.suite(MARKED, FULL)
+
+    assert main(["--catalog", "catalog.toml", "explain", "a.gotchas"]) == 4
+    assert "no spec 'a.gotchas' in catalog.toml; it has: a.base, a.gotcha" in capsys.readouterr().err
+
+
+def test_the_acceptance_suite_is_explained_without_a_word_more(capsys: Captured) -> None:
+    assert main(["explain", "no.such.spec"]) == 4
+    assert "acceptance/catalog.toml" in capsys.readouterr().err
+
+
+def test_a_recorded_run_is_judged_to_the_same_words(gate: Gate, capsys: Captured) -> None:
+    other = '@pytest.mark.spec("b.other")\ndef test_other(): assert 1 == 2'
+    gate.suite(HELD + other, catalog_of("b.other")).here()
+    said = gate.pytester.path / ".cudaboot" / "ledger.jsonl"
+    printed = capsys.readouterr().out.partition("\n\nFirst\n")[2].splitlines()[:-1]
+
+    assert main(["--catalog", "catalog.toml", "replay", str(said)]) == 1
+    replayed = capsys.readouterr().out.splitlines()[1:-1]
+    assert replayed == [line for line in printed if line]
+    assert replayed[-2] == "reject · reference · 1 spec holds, 1 broken"
+
+
+def test_a_ledger_that_was_cut_off_is_incomplete(gate: Gate, capsys: Captured) -> None:
+    gate.suite().here()
+    ledger = gate.out / "ledger.jsonl"
+    ledger.write_bytes(ledger.read_bytes()[:-20])
+
+    assert main(["--catalog", "catalog.toml", "replay", str(ledger)]) == 12
+    assert "the ledger ends in the middle of a line" in capsys.readouterr().out
+
+
+def test_a_ledger_under_another_catalogue_is_incomplete(gate: Gate, capsys: Captured) -> None:
+    gate.suite().here()
+    (gate.path / "catalog.toml").write_text((gate.path / "catalog.toml").read_text() + "\n# changed\n")
+
+    assert main(["--catalog", "catalog.toml", "replay", str(gate.out / "ledger.jsonl")]) == 12
+    assert "the ledger was written under another catalogue" in capsys.readouterr().out
+
+
+def test_a_ledger_that_is_not_there(gate: Gate, capsys: Captured) -> None:
+    gate.suite()
+
+    assert main(["--catalog", "catalog.toml", "replay", "none.jsonl"]) == 4
+    assert capsys.readouterr().err == "cudaboot: none.jsonl: can not be read: No such file or directory\n"
