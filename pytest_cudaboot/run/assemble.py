@@ -21,11 +21,12 @@ from pytest_cudaboot.project import Project, describe, find_project, sha256
 from pytest_cudaboot.report import files
 from pytest_cudaboot.rules.catalog import Catalog, load_catalog
 from pytest_cudaboot.rules.scope import Scope, decide_scope, plan
+from pytest_cudaboot.rules.spec import LOWERERS
 from pytest_cudaboot.rules.waivers import Waiver, load_waivers, waived_cells
 from pytest_cudaboot.run.box import Box
-from pytest_cudaboot.run.options import LOWERERS, Settings
 from pytest_cudaboot.run.plan import Plan
 from pytest_cudaboot.run.prepare import Suite
+from pytest_cudaboot.run.settings import Settings
 
 NO_CARD = "no card was asked for"
 
