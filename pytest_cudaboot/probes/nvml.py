@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import ctypes
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 
 from pytest_cudaboot.errors import BoxError
 from pytest_cudaboot.model import Gpu
+
+
+LIBRARY = "libnvidia-ml.so.1"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -40,6 +46,26 @@ def look() -> NvmlView:
         return NvmlView(absence=str(absent))
     except pynvml.NVMLError as error:
         raise BoxError(f"NVML fails: {error}; `nvidia-smi` shows more") from error
+
+
+def simulated_root() -> Path | None:
+    """The root folder of the simulated box that NVML answers for; None where it is no simulation.
+
+    The library itself tells, so that no variable can pass a machine off as a simulation, or the reverse.
+
+    :raises BoxError: if it is one, and was not told of its root.
+    """
+    try:
+        library = ctypes.CDLL(LIBRARY)
+    except OSError:
+        return None
+    if not hasattr(library, "cudaboot_simulated_root"):
+        return None
+    library.cudaboot_simulated_root.restype = ctypes.c_char_p
+    root = library.cudaboot_simulated_root()
+    if not root:
+        raise BoxError(f"{LIBRARY} is a simulation, and CUDABOOT_BOX_ROOT names no folder for the box's files")
+    return Path(os.fsdecode(root))
 
 
 @contextmanager
