@@ -17,6 +17,10 @@ class SelectionError(UsageError):
     """`--gpus` names a card that is absent, masked out, named twice or not usable."""
 
 
+class LeaseError(UsageError):
+    """A card is in use by another run or by what one left behind, or the lease folder can not be trusted."""
+
+
 class CatalogError(UsageError):
     """A catalogue (or waiver file) is malformed; the message names file, table and key."""
 
