@@ -22,6 +22,13 @@ import pytest
 @pytest.mark.spec("a.works")
 def test_works(measure): measure(figure=1)
 """
+RUN_LINEAR = """
+def run_linear(session, project):
+    import numpy
+    opened = session(project.forward("linear"))
+    arrays = [numpy.zeros(tensor["shape"], "float32") for tensor in opened.signature["inputs"]]
+    assert len(opened.invoke(arrays)) == len(opened.signature["outputs"])
+"""
 WORKS = """
 [a.works]
 kind = "step"

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from tests.run.gate import Gate
+from tests.run.gate import RUN_LINEAR, Gate
 
-REAL = """
+REAL = (
+    RUN_LINEAR
+    + """
 import pytest
 
 @pytest.mark.spec("a.works")
@@ -14,10 +16,8 @@ def test_works(measure):
     measure(figure=1)
 
 @pytest.mark.spec("a.linear")
-def test_linear(session, net):
-    graph = net.forward
-    outputs = session(graph.path).invoke(graph.inputs(seed=1))
-    assert [output.shape for output in outputs] == [output.shape for output in graph.oracle(graph.inputs(1))]
+def test_linear(session, project):
+    run_linear(session, project)
 
 @pytest.mark.spec("a.command")
 def test_command(run):
@@ -26,6 +26,7 @@ def test_command(run):
 def test_of_no_spec():
     pass
 """
+)
 CATALOG = """
 [a.works]
 kind = "step"

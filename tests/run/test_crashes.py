@@ -5,7 +5,7 @@ from __future__ import annotations
 import xml.etree.ElementTree as ET
 from pathlib import Path
 
-from tests.run.gate import HELD, Gate, catalog_of
+from tests.run.gate import HELD, RUN_LINEAR, Gate, catalog_of
 
 DYING = (
     HELD
@@ -74,6 +74,7 @@ def test_a_crash_counts_for_stopping_at_the_first_failure(gate: Gate) -> None:
 
 DEVICE = (
     HELD
+    + RUN_LINEAR
     + """
 import os, signal, time
 
@@ -104,9 +105,8 @@ def test_orphan(measure):
         assert time.monotonic() < deadline
 
 @pytest.mark.spec("c.next")
-def test_next(session, net):
-    graph = net.forward
-    session(graph.path).invoke(graph.inputs(1))
+def test_next(session, project):
+    run_linear(session, project)
 """
 )
 DEVICE_CATALOG = (
