@@ -1,4 +1,7 @@
-"""The device process of one worker: started when first needed, proved, kept warm while clean, and retired."""
+"""The device process of one worker: started when first needed, proved, kept warm while clean, and retired.
+
+NumPy comes with the first device, since many workers never need one.
+"""
 
 from __future__ import annotations
 
@@ -6,14 +9,16 @@ import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from pytest_cudaboot.device.client import DeviceProcess, prove_pin
-from pytest_cudaboot.lowerers.base import Array, LowererConfig
 from pytest_cudaboot.model import Gpu, Json, to_json
 from pytest_cudaboot.rules.selection import pin_environment
 from pytest_cudaboot.run.evidence import Evidence
 from pytest_cudaboot.run.lanes import LANE_VARIABLE
+
+if TYPE_CHECKING:
+    from pytest_cudaboot.device.client import DeviceProcess
+    from pytest_cudaboot.lowerers.base import Array, LowererConfig
 
 # A pytest that is started in a test would take these for its own.
 _OURS = ("PYTEST_XDIST_", LANE_VARIABLE)
@@ -65,6 +70,8 @@ class Devices:
             warm.process.close()
 
     def _start(self, config: LowererConfig, evidence: Evidence) -> _Warm:
+        from pytest_cudaboot.device.client import DeviceProcess, prove_pin
+
         self._logs.mkdir(parents=True, exist_ok=True)
         log = self._logs / f"device-{self._worker}-{next(self._numbers)}.log"
         env = {**self.environment, **config.environment}

@@ -12,7 +12,6 @@ import platformdirs
 import pytest
 
 from pytest_cudaboot.errors import CanarySilentError, CudabootError, NotAsDocumentedError
-from pytest_cudaboot.lowerers.build import build_shim
 from pytest_cudaboot.model import CellKey, Gpu
 from pytest_cudaboot.probes.process import Completed, ProcessGroup, run_command, start_process
 from pytest_cudaboot.project import Project, find_project
@@ -139,6 +138,8 @@ def project(_worker: Worker) -> Project:
 @pytest.fixture(scope="session")
 def pjrt_shim(project: Project, _worker: Worker) -> Path:
     """The XLA shim, built from the project's sources by the documented line into a private folder."""
+    from pytest_cudaboot.lowerers.build import build_shim
+
     return build_shim(project.path, builds(), env=_worker.environ)
 
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Generator, Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
 from pytest_cudaboot.errors import DeviceError
-from pytest_cudaboot.lowerers.base import LowererConfig
 from pytest_cudaboot.model import Status
 from pytest_cudaboot.rules.catalog import Catalog
 from pytest_cudaboot.run import items as cells
@@ -18,6 +18,9 @@ from pytest_cudaboot.run.failures import Failure, classify
 from pytest_cudaboot.run.lanes import HOST, LANE_VARIABLE
 from pytest_cudaboot.run.ledger import attach_failure
 from pytest_cudaboot.run.plan import Plan
+
+if TYPE_CHECKING:
+    from pytest_cudaboot.lowerers.base import LowererConfig
 
 NAME = "cudaboot-worker"
 FIXTURE_BUDGET = 300.0  # seconds for builds and starts, which are no part of what a spec's budget is about
@@ -108,6 +111,8 @@ class Worker:
 
         :param extra: environment that makes it another one, such as create options.
         """
+        from pytest_cudaboot.lowerers.base import LowererConfig
+
         plugin = self.plan.plugin
         environment = {"PJRT_PLUGIN": plugin, **extra} if plugin else dict(extra)
         return LowererConfig(

@@ -6,9 +6,10 @@ import os
 
 import pytest
 
-from pytest_cudaboot.probes.nvml import NvmlView
-
 # What a run imports late has to be here before the first one begins: pytester removes what came in meanwhile.
+from pytest_cudaboot.device import client  # noqa: F401 - the import is the point
+from pytest_cudaboot.lowerers import build  # noqa: F401 - the import is the point
+from pytest_cudaboot.probes.nvml import NvmlView
 from pytest_cudaboot.run import fixtures, inprocess, scheduler, startup  # noqa: F401 - the import is the point
 from tests.run.gate import ROOT, Gate
 
