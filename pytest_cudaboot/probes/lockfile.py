@@ -25,6 +25,7 @@ ADVICE = f"name a folder that all users of these cards can write to with {VARIAB
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 # A planted FIFO must not make the open wait.
 _FILE = os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY
+_NOT_FOR_WRITING = (errno.EACCES, errno.EPERM, errno.EROFS)
 _FREE_FOR_ALL = stat.S_IWOTH | stat.S_ISVTX
 
 
@@ -157,7 +158,9 @@ def _trusted(path: Path) -> int:
 def _opened(directory: int, name: str) -> int:
     try:
         return os.open(name, os.O_RDWR | _FILE, dir_fd=directory)
-    except PermissionError:
+    except OSError as error:
+        if error.errno not in _NOT_FOR_WRITING:
+            raise
         return os.open(name, os.O_RDONLY | _FILE, dir_fd=directory)
 
 
