@@ -23,6 +23,7 @@ from pytest_cudaboot.run.box import Box, choose
 from pytest_cudaboot.run.controller import Controller, WorkerPins
 from pytest_cudaboot.run.plan import Plan
 from pytest_cudaboot.run.settings import Settings, out_folder, read_settings
+from pytest_cudaboot.run.sweeper import Sweeper
 
 if TYPE_CHECKING:
     from pytest_cudaboot.run.worker import Worker
@@ -134,6 +135,7 @@ def _configure_controller(config: pytest.Config, start: Start, environ: MutableM
         _register_worker(config, plan, IN_PROCESS, environ)
         return
     notes = () if start.pins else (UNPROTECTED,)
+    config.add_cleanup(Sweeper(plan.run, environ).release)
     controller = Controller(config, start.assembly, start.claim, problem=start.box.problem, notes=notes)
     config.pluginmanager.register(controller, "cudaboot-controller")
     if start.pins:

@@ -35,14 +35,15 @@ def test_device(lowerer):
 @pytest.mark.spec("c.command")
 def test_command(run):
     remember("worker-of-command", os.getpid())
-    run(["sh", "-c", "echo $$ > command.part; mv command.part command.pid; exec sleep 300"], cwd=pathlib.Path.cwd())
+    script = "sleep 300 & echo $! > child.pid; echo $$ > command.part; mv command.part command.pid; wait"
+    run(["sh", "-c", script], cwd=pathlib.Path.cwd())
 """
 )
 CATALOG = "\n".join(
     f'[{ident}]\nkind = "step"\ntitle = "T"\nheading = "Busy"\non = "{place}"\nbudget = 300\n'
     for ident, place in [("a.works", "any"), ("c.device", "any"), ("c.command", "host")]
 )
-NAMES = ("worker-of-device", "device", "worker-of-command", "command")
+NAMES = ("worker-of-device", "device", "worker-of-command", "command", "child")
 
 
 class Busy:
@@ -116,6 +117,14 @@ def test_ctrl_c_twice_still_gives_a_verdict(busy: Busy) -> None:
     assert busy.ends() == busy.gate.verdict["exit"] == 2
     assert "the run was interrupted" in busy.gate.verdict["reasons"]
     busy.nothing_survives(2.0)
+
+
+def test_what_a_test_leaves_running_ends_with_the_run(gate: Gate) -> None:
+    leaves = "run(['sh', '-c', 'setsid sleep 300 >/dev/null & echo $! > left.pid'], cwd=pathlib.Path.cwd())"
+    gate.suite(f"import pathlib\ndef test_leaves(run): {leaves}", catalog=None)
+
+    assert gate.start("-n", "0").wait(PATIENCE) == 0
+    assert process_state(int((gate.path / "left.pid").read_text())) is None
 
 
 def test_an_interrupt_within_one_process(gate: Gate) -> None:
