@@ -6,14 +6,14 @@ import json
 import os
 import subprocess
 import sys
-from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
 from fixtures.boxes import replay
 from fixtures.boxes.replay import Box
-from tests.run.gate import ROOT, Gate
+from tests.run.gate import HELD, ROOT, WORKS, Gate
 
+PLUGIN = "tiny_plugin.so"
 BOXES = Path(replay.__file__).parent
 ASK = """
 import json, os, sys
@@ -38,7 +38,9 @@ Question = tuple[str, str | None]
 class BoxGate(Gate):
     """A folder with a suite, on a box. Its runs are processes of their own: libraries are found by a variable."""
 
-    def __init__(self, path: Path, libraries: Path) -> None:  # no pytester: a run may serve more than one test
+    def __init__(
+        self, path: Path, libraries: Path
+    ) -> None:  # no pytester: a run may serve more than one test
         self.path = path
         self.out = path / ".cudaboot"
         self.root = path / "the-box" / "root"
@@ -53,12 +55,17 @@ class BoxGate(Gate):
         self.box = replay.read(BOXES / f"{box}.box") if isinstance(box, str) else box
         self.env |= replay.lay_out(self.box, self.root.parent, self.libraries) | variables
         # A plugin that needs no card: what is under test is which card it would have got.
-        self.env["PJRT_PLUGIN"] = str(files("xla_plugins.xla_cpu_pjrt") / "xla_cpu_pjrt.so")
+        self.env["PJRT_PLUGIN"] = str(self.libraries / PLUGIN)
         return self
 
-    def ran(self, *words: str, gpus: str, where: str = ".") -> Done:
+    def suite(self, tests: str = HELD, catalog: str | None = WORKS) -> BoxGate:
+        """Write the files of a suite."""
+        super().suite(tests, catalog)
+        return self
+
+    def ran(self, *words: str, gpus: str) -> Done:
         """Run as a user does."""
-        argv = [sys.executable, "-m", "pytest", "--gpus", gpus, "-p", "no:cacheprovider", *words, where]
+        argv = [sys.executable, "-m", "pytest", "--gpus", gpus, "-p", "no:cacheprovider", *words, "."]
         return subprocess.run(argv, cwd=self.path, env=self.env, capture_output=True, text=True, check=False)
 
     def refused(self, *words: str, gpus: str) -> str:
@@ -70,7 +77,11 @@ class BoxGate(Gate):
     def contradicted(self, *words: str, gpus: str) -> str:
         """Why a run ends as `environment`, on a box that is known to be simulated."""
         done = self.ran(*words, gpus=gpus)
-        assert (done.returncode, self.verdict["verdict"], self.verdict["simulated"]) == (13, "environment", True)
+        assert (done.returncode, self.verdict["verdict"], self.verdict["simulated"]) == (
+            13,
+            "environment",
+            True,
+        )
         return str(self.verdict["reasons"][0])
 
     def uuid(self, place: int) -> str:

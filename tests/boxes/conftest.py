@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import subprocess
 from pathlib import Path
 
 import pytest
 
 from fixtures.boxes import replay
-from tests.boxes.box import BoxGate
+from tests.boxes.box import PLUGIN, BoxGate
+from tests.run.gate import ROOT
 
 
 @pytest.fixture(scope="session")
 def libraries(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The stand-ins, built once."""
-    return replay.build(tmp_path_factory.mktemp("stand-ins"))
+    """The stand-ins, and the smallest plugin that a shim can drive, built once."""
+    folder = replay.build(tmp_path_factory.mktemp("stand-ins"))
+    source = ROOT / "fixtures/broken/plugins/tiny_plugin.c"
+    subprocess.run(["/usr/bin/env", "gcc", "-fPIC", "-shared", source, "-o", folder / PLUGIN], check=True)
+    return folder
 
 
 @pytest.fixture

@@ -34,6 +34,7 @@ import pytest
 def test_cheap(gpu, measure): measure(card=gpu.uuid)
 """
 CHEAP_CATALOG = steps(cheap="each")
+UNNAMED = "NVML does not name 1 NVIDIA card(s) that the PCI bus has"
 
 
 def test_mixed_cards_each_on_its_own_whatever_order_cuda_has(gate: BoxGate) -> None:
@@ -43,7 +44,9 @@ def test_mixed_cards_each_on_its_own_whatever_order_cuda_has(gate: BoxGate) -> N
     assert gate.cards_of("a.real") == {gate.uuid(0): "holds", gate.uuid(1): "holds"}
     assert gate.outcomes["a.host"] == "holds"
     assert {card for cards in gate.touched for card in cards} == set(gate.uuids[:2])
-    for index, (card, name) in enumerate(zip(gate.uuids, ("RTX 4060 Ti at 00000000:01", "H100"), strict=False)):
+    for index, (card, name) in enumerate(
+        zip(gate.uuids, ("RTX 4060 Ti at 00000000:01", "H100"), strict=False)
+    ):
         assert f"cudaboot: card {index} = {card} NVIDIA" in done.stdout
         assert name in done.stdout
 
@@ -68,7 +71,10 @@ def test_variables_alone_simulate_nothing(gate: BoxGate) -> None:
 @pytest.mark.parametrize(
     ("variables", "words"),
     [
-        ({"CUDABOOT_BOX_ROOT": ""}, "libnvidia-ml.so.1 is a simulation, and CUDABOOT_BOX_ROOT names no folder"),
+        (
+            {"CUDABOOT_BOX_ROOT": ""},
+            "libnvidia-ml.so.1 is a simulation, and CUDABOOT_BOX_ROOT names no folder",
+        ),
         ({"CUDABOOT_BOX": "no.box"}, "NVML fails: CUDABOOT_BOX names no file that can be read: no.box"),
     ],
 )
@@ -81,11 +87,10 @@ def test_stand_ins_without_a_box_are_no_machine(gate: BoxGate, variables: dict[s
 @pytest.mark.parametrize(
     ("box", "words"),
     [
-        ("invented-lost", "NVML does not name 1 NVIDIA card(s) that the PCI bus has: 0000:41:00.0"),
+        ("invented-lost", f"{UNNAMED}: 0000:41:00.0"),
         (
             "invented-no-nvml",
-            "NVML does not name 1 NVIDIA card(s) that the PCI bus has: 0000:01:00.0; "
-            "NVML says: NVML Shared Library Not Found",
+            f"{UNNAMED}: 0000:01:00.0; NVML says: NVML Shared Library Not Found",
         ),
     ],
 )
@@ -101,7 +106,10 @@ def test_hardware_that_nvml_does_not_name_is_never_no_card(gate: BoxGate, box: s
     ("fault", "words"),
     [
         ({"state": "mismatch"}, "NVML fails: RM has detected an NVML/RM version mismatch."),
-        ({"state": "unloaded"}, "NVML does not name 1 NVIDIA card(s) that the PCI bus has: 0000:00:06.0; NVML says: Driver Not Loaded"),
+        (
+            {"state": "unloaded"},
+            f"{UNNAMED}: 0000:00:06.0; NVML says: Driver Not Loaded",
+        ),
         ({"nvml": "lost"}, "NVML fails: GPU is lost"),
     ],
 )

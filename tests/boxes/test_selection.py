@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
-
 from tests.boxes.box import BoxGate
 
 
@@ -65,32 +63,42 @@ def test_an_index_is_a_position_in_the_outer_mask(gate: BoxGate) -> None:
     ]
 
 
-OFFER = "this machine offers: 0=GPU-88888000-0000-4000-8000-000000000000 (NVIDIA H100 80GB HBM3), 1=GPU-88888001-"
-
-
-@pytest.mark.parametrize(
-    ("wanted", "mask", "words"),
-    [
-        ("8", None, f"no GPU '8'; {OFFER}"),
-        ("5-9", None, f"no GPU '8'; {OFFER}"),
-        ("GPU-9", None, f"no GPU 'GPU-9'; {OFFER}"),
-        ("FF:00.0", None, f"no GPU 'FF:00.0'; {OFFER}"),
-        ("GPU-88888", None, f"GPU 'GPU-88888' is the start of 8 UUIDs; {OFFER}"),
-        ("1,0-2", None, "--gpus=1,0-2 names GPU-88888001-0000-4000-8000-000000000001 twice"),
-        ("2,4C:00.0", None, "--gpus=2,4C:00.0 names GPU-88888002-0000-4000-8000-000000000002 twice"),
-        ("3-1", None, "--gpus range '3-1' runs backwards; write '1-3'"),
-        ("2", "5,6", "no GPU '2' inside the mask (NVML's GPU 2 is masked out); CUDA_VISIBLE_DEVICES='5,6' leaves: 0="),
-        ("CB:00.0", "5,3", "GPU 'CB:00.0' is masked out; CUDA_VISIBLE_DEVICES='5,3' leaves: 0=GPU-88888005-"),
-        ("all", "", "--gpus=all finds no GPU; CUDA_VISIBLE_DEVICES='' leaves: none"),
-        ("auto", "-1", "--gpus=auto finds no GPU; CUDA_VISIBLE_DEVICES='-1' leaves: none"),
-        ("0", "5,5", "CUDA_VISIBLE_DEVICES='5,5' names GPU-88888005-0000-4000-8000-000000000005 twice"),
-        ("0", "MIG-1", "CUDA_VISIBLE_DEVICES='MIG-1' names the MIG instance 'MIG-1'; only whole cards can be gated"),
-    ],
+OFFER = (
+    "this machine offers: 0=GPU-88888000-0000-4000-8000-000000000000 (NVIDIA H100 80GB HBM3), 1=GPU-88888001-"
 )
-def test_what_can_not_be_had(gate: BoxGate, wanted: str, mask: str | None, words: str) -> None:
-    (answer,) = gate.on("invented-eight").ask((wanted, mask))
 
-    assert answer.startswith(f"usage: {words}")
+
+REFUSALS = [
+    ("8", None, f"no GPU '8'; {OFFER}"),
+    ("5-9", None, f"no GPU '8'; {OFFER}"),
+    ("GPU-9", None, f"no GPU 'GPU-9'; {OFFER}"),
+    ("FF:00.0", None, f"no GPU 'FF:00.0'; {OFFER}"),
+    ("GPU-88888", None, f"GPU 'GPU-88888' is the start of 8 UUIDs; {OFFER}"),
+    ("1,0-2", None, "--gpus=1,0-2 names GPU-88888001-0000-4000-8000-000000000001 twice"),
+    ("2,4C:00.0", None, "--gpus=2,4C:00.0 names GPU-88888002-0000-4000-8000-000000000002 twice"),
+    ("3-1", None, "--gpus range '3-1' runs backwards; write '1-3'"),
+    (
+        "2",
+        "5,6",
+        "no GPU '2' inside the mask (NVML's GPU 2 is masked out); CUDA_VISIBLE_DEVICES='5,6' leaves: 0=",
+    ),
+    ("CB:00.0", "5,3", "GPU 'CB:00.0' is masked out; CUDA_VISIBLE_DEVICES='5,3' leaves: 0=GPU-88888005-"),
+    ("all", "", "--gpus=all finds no GPU; CUDA_VISIBLE_DEVICES='' leaves: none"),
+    ("auto", "-1", "--gpus=auto finds no GPU; CUDA_VISIBLE_DEVICES='-1' leaves: none"),
+    ("0", "5,5", "CUDA_VISIBLE_DEVICES='5,5' names GPU-88888005-0000-4000-8000-000000000005 twice"),
+    (
+        "0",
+        "MIG-1",
+        "CUDA_VISIBLE_DEVICES='MIG-1' names the MIG instance 'MIG-1'; only whole cards can be gated",
+    ),
+]
+
+
+def test_what_can_not_be_had_is_said_in_words(gate: BoxGate) -> None:
+    answers = gate.on("invented-eight").ask(*[(wanted, mask) for wanted, mask, _ in REFUSALS])
+
+    for answer, (wanted, mask, words) in zip(answers, REFUSALS, strict=True):
+        assert str(answer).startswith(f"usage: {words}"), (wanted, mask)
 
 
 def test_a_recorded_card_by_all_its_names(gate: BoxGate) -> None:
