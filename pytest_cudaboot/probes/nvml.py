@@ -12,7 +12,6 @@ from pathlib import Path
 from pytest_cudaboot.errors import BoxError
 from pytest_cudaboot.model import Gpu
 
-
 LIBRARY = "libnvidia-ml.so.1"
 
 
