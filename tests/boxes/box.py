@@ -22,7 +22,7 @@ from pytest_cudaboot.run.box import choose
 
 def answer(wanted, mask):
     try:
-        box = choose(wanted, {} if mask is None else {"CUDA_VISIBLE_DEVICES": mask})
+        box = choose(wanted, os.environ | ({} if mask is None else {"CUDA_VISIBLE_DEVICES": mask}))
     except SelectionError as error:
         return f"usage: {error}"
     return f"environment: {box.problem}" if box.problem else [gpu.uuid for gpu in box.gpus]

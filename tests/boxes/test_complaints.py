@@ -209,6 +209,17 @@ def test_f31_an_index_is_nvmls_whatever_cuda_counts(gate: BoxGate) -> None:
     assert f"card 0 = {gate.uuid(0)} NVIDIA GeForce RTX 4060 Ti at 00000000:01:00.0" in done.stdout
 
 
+def test_f31_an_index_of_the_callers_mask_is_cudas(gate: BoxGate) -> None:
+    """The other way round: what a shell's mask calls 0 is the card that CUDA calls so, the fastest."""
+    gate.on("invented-mixed")
+    rtx, h100, ada = gate.uuids
+    questions = [("0", "0"), ("all", "2,0"), ("1", "2,0"), ("all", f"{rtx},1")]
+
+    assert gate.ask(*questions) == [[h100], [rtx, h100], [h100], [rtx, ada]]
+    gate.env["CUDA_DEVICE_ORDER"] = "PCI_BUS_ID"
+    assert gate.ask(*questions) == [[rtx], [ada, rtx], [rtx], [rtx, h100]]
+
+
 EMPTY = """
 import pytest
 @pytest.mark.spec("a.asserts")

@@ -9,7 +9,7 @@ from dataclasses import replace
 import pytest
 
 from fixtures.boxes import replay
-from tests.boxes.box import BOXES, REPLAYED, BoxGate, steps
+from tests.boxes.box import BOXES, PLUGIN, REPLAYED, BoxGate, steps
 
 PROVED = """
 import os, pytest
@@ -43,12 +43,30 @@ def test_mixed_cards_each_on_its_own_whatever_order_cuda_has(gate: BoxGate) -> N
 
     assert gate.cards_of("a.real") == {gate.uuid(0): "holds", gate.uuid(1): "holds"}
     assert gate.outcomes["a.host"] == "holds"
-    assert {card for cards in gate.touched for card in cards} == set(gate.uuids[:2])
+    asked, *used = gate.touched
+    assert list(asked) == [gate.uuid(1), gate.uuid(2), gate.uuid(0)]
+    assert {card for cards in used for card in cards} == set(gate.uuids[:2])
+    numbers = ", ".join(f"{place}={uuid}" for place, uuid in enumerate(asked))
+    assert f"cudaboot: CUDA numbers them otherwise: {numbers}\n" in done.stdout
     for index, (card, name) in enumerate(
         zip(gate.uuids, ("RTX 4060 Ti at 00000000:01", "H100"), strict=False)
     ):
         assert f"cudaboot: card {index} = {card} NVIDIA" in done.stdout
         assert name in done.stdout
+
+
+def test_cards_of_several_kinds_and_a_cuda_that_does_not_answer(gate: BoxGate) -> None:
+    gate.on("invented-mixed").suite(CHEAP, CHEAP_CATALOG).old_accept()
+    (gate.path / "bad").mkdir()
+    for library, source in replay.LIBRARIES.items():
+        there = gate.libraries / (library if source == "fake_nvml.c" else PLUGIN)
+        (gate.path / "bad" / library).symlink_to(there)
+    gate.env["LD_LIBRARY_PATH"] = str(gate.path / "bad")
+
+    words = gate.contradicted(gpus="0")
+    assert words.startswith("CUDA does not tell how it numbers the cards: libcuda.so.1 lacks cuInit")
+    gate.env["CUDA_DEVICE_ORDER"] = "PCI_BUS_ID"
+    assert gate.ran("-n", "0", gpus="0").returncode == 12
 
 
 def test_a_simulated_box_is_never_accepted(gate: BoxGate) -> None:
