@@ -9,10 +9,15 @@ from tests.run.gate import RUN_LINEAR, Gate
 REAL = (
     RUN_LINEAR
     + """
-import pytest
+import os, pytest
+
+@pytest.fixture(scope="session")
+def once():
+    with open("once.txt", "a") as file:
+        file.write(f"{os.getpid()}\\n")
 
 @pytest.mark.spec("a.works")
-def test_works(measure):
+def test_works(measure, once):
     measure(figure=1)
 
 @pytest.mark.spec("a.linear")
@@ -20,10 +25,10 @@ def test_linear(session, project):
     run_linear(session, project)
 
 @pytest.mark.spec("a.command")
-def test_command(run):
+def test_command(run, once):
     assert run(["echo", "hello"]).stdout == "hello\\n"
 
-def test_of_no_spec():
+def test_of_no_spec(once):
     pass
 """
 )
@@ -61,6 +66,7 @@ def test_everything_holds_with_workers(gate: Gate) -> None:
     assert result.ret == 0
     assert gate.verdict["verdict"] == "accept"
     assert gate.outcomes == dict.fromkeys(["a.works", "a.linear", "a.command"], "holds")
+    assert_sessions_are_sessions(gate)
     result.stdout.fnmatch_lines(
         [
             "cudaboot: cards none (host scope, on the CPU)",
@@ -74,6 +80,13 @@ def test_everything_holds_with_workers(gate: Gate) -> None:
             "  report: .cudaboot/verdict.json",
         ]
     )
+
+
+def assert_sessions_are_sessions(gate: Gate) -> None:
+    """A worker keeps its session fixtures, though it is sent one test at a time."""
+    made = (gate.path / "once.txt").read_text().split()
+
+    assert 1 <= len(made) == len(set(made)) <= 2
 
 
 def test_cells_say_where_they_ran_and_what_they_left(gate: Gate) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import xml.etree.ElementTree as ET
 from pathlib import Path
 
@@ -10,7 +11,7 @@ from tests.run.gate import HELD, RUN_LINEAR, Gate, catalog_of
 DYING = (
     HELD
     + """
-import os, signal
+import ctypes, os, signal
 @pytest.mark.spec("b.exits")
 def test_exits(measure): measure(x=1); os._exit(7)
 @pytest.mark.spec("b.killed")
@@ -20,7 +21,10 @@ def test_faults(): signal.signal(signal.SIGSEGV, signal.SIG_DFL); os.kill(os.get
 @pytest.mark.spec("b.needs")
 def test_needs(measure): measure(x=1)
 @pytest.mark.spec("b.after")
-def test_after(measure): measure(x=1)
+def test_after(measure):
+    asked = ctypes.c_int()
+    ctypes.CDLL(None).prctl(2, ctypes.byref(asked))  # PR_GET_PDEATHSIG
+    measure(dies_with_the_controller=asked.value)
 """
 )
 SPECS = ("b.exits", "b.killed", "b.faults", "b.needs", "b.after")
@@ -34,6 +38,7 @@ def test_a_worker_that_dies_takes_its_own_cell_only(gate: Gate) -> None:
     crashed = dict.fromkeys(["b.exits", "b.killed", "b.faults"], "broken")
     assert gate.outcomes == {"a.works": "holds", **crashed, "b.needs": "blocked", "b.after": "holds"}
     assert {gate.cells[spec]["cause"] for spec in crashed} == {"crash"}
+    assert gate.cells["b.after"]["measurements"] == {"dies_with_the_controller": signal.SIGKILL}
     result.stdout.fnmatch_lines(["*test_needs* BLOCKED (its prerequisite b.exits is broken)"])
     assert_in_junit(gate)
     assert_in_ledger(gate)

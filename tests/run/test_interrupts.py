@@ -12,7 +12,8 @@ from pathlib import Path
 import pytest
 
 from pytest_cudaboot.probes.procfs import process_state
-from tests.run.gate import HELD, Gate
+from pytest_cudaboot.run.interrupts import Interrupts
+from tests.run.gate import HELD, Gate, catalog_of
 
 PATIENCE = 40.0
 BUSY = (
@@ -135,6 +136,31 @@ def test_an_interrupt_within_one_process(gate: Gate) -> None:
     assert gate.outcomes == {"a.works": "holds", "b.other": "not-run"}
 
 
+def test_a_second_signal_soon_after_the_first_is_no_second_interrupt() -> None:
+    interrupts = Interrupts()
+    interrupts.install()
+    try:
+        with pytest.raises(KeyboardInterrupt, match="SIGTERM"):
+            signal.raise_signal(signal.SIGTERM)
+        signal.raise_signal(signal.SIGINT)
+        interrupts.urgent = True
+        with pytest.raises(KeyboardInterrupt, match="SIGINT"):
+            signal.raise_signal(signal.SIGINT)
+        interrupts.ignore()
+        signal.raise_signal(signal.SIGINT)
+    finally:
+        interrupts.restore()
+
+
+def test_an_interrupt_of_the_end_still_ends_in_a_verdict(gate: Gate) -> None:
+    again = "import os, signal\ndef pytest_sessionfinish(): os.kill(os.getpid(), signal.SIGINT)"
+    (gate.path / "conftest.py").write_text(again)
+    gate.suite()
+
+    assert gate.start("-n", "0").wait(PATIENCE) == gate.verdict["exit"] == 2
+    assert gate.verdict["reasons"] == ["the run was interrupted"]
+
+
 def test_signals_are_as_they_were_after_a_run(gate: Gate) -> None:
     before = signal.getsignal(signal.SIGTERM), signal.getsignal(signal.SIGINT)
     gate.suite().here()
@@ -152,11 +178,11 @@ def test_a_test_that_takes_the_process_along_leaves_no_accept(gate: Gate) -> Non
 
 
 def test_a_collection_error_is_incomplete_with_workers_and_without(gate: Gate) -> None:
-    gate.suite()
-    (gate.path / "test_bad.py").write_text("import nothing_of_that_name")
+    gate.suite(catalog=catalog_of("b.other"))
+    (gate.path / "test_bad.py").write_text("import nothing_of_that_name  # and the test of b.other")
     for result in (gate.here(), gate.away()):
         assert result.ret == gate.verdict["exit"] == 12
-        assert gate.outcomes == {"a.works": "not-run"}
+        assert gate.outcomes == {"a.works": "not-run", "b.other": "not-run"}
         assert gate.verdict["reasons"][0].startswith("test_bad.py could not be collected: ")
         assert "No module named 'nothing_of_that_name'" in gate.verdict["reasons"][0]
         result.stdout.fnmatch_lines(["*Interrupted: 1 error during collection*"])
