@@ -45,6 +45,10 @@ class CommandError(CudabootError):
     """A command failed or outlived its budget; the message is a recipe to run it again."""
 
 
+class CommandHangError(CommandError):
+    """A command outlived its budget and was killed; the message is the same recipe."""
+
+
 class BuildError(CommandError):
     """A compiler refused the sources, or could not write its output."""
 

@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
-from pytest_cudaboot.errors import CommandError, ToolMissingError
+from pytest_cudaboot.errors import CommandError, CommandHangError, ToolMissingError
 from pytest_cudaboot.probes import procfs
 
 if TYPE_CHECKING:
@@ -144,7 +144,8 @@ def run_command(
         )
     if not in_time or (check and done.returncode != 0):
         ended = ended_by(done.returncode) if in_time else f"did not end within {budget:g} s and was killed"
-        raise CommandError(failure(done, ended, ending.survivors))
+        kind = CommandError if in_time else CommandHangError
+        raise kind(failure(done, ended, ending.survivors))
     return done
 
 

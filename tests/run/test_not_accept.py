@@ -174,3 +174,11 @@ def test_works(measure): measure(a=numpy.float32(0.5), b=float("nan"), c=[numpy.
     gate.suite(tests).here()
 
     assert gate.cells["a.works"]["measurements"] == {"a": 0.5, "b": "nan", "c": [3], "d": {"e": []}}
+
+
+def test_a_command_that_outlives_the_budget_has_hung(gate: Gate) -> None:
+    tests = HELD + OTHER + "def test_other(run): run(['sleep', '300'])"
+    gate.suite(tests, TWO.replace("needs = []", "budget = 0.2")).here()
+
+    assert (gate.outcomes["b.other"], gate.cells["b.other"]["cause"]) == ("broken", "hang")
+    assert "sleep: did not end within" in gate.cells["b.other"]["reason"]
