@@ -58,6 +58,11 @@ def rpath(path: Path) -> tuple[str, ...]:
     return tuple(folder for folder in text.split(":") if folder)
 
 
+def yields_to_environment(path: Path) -> bool:
+    """Whether `LD_LIBRARY_PATH` is searched before the file's own folders: with RUNPATH it is, with RPATH not."""
+    return bool(_dynamic(path, "DT_RUNPATH"))
+
+
 def exported(path: Path) -> frozenset[str]:
     """Functions and objects that others may bind; a linker leaves no hidden name among the global ones."""
     with _opened(path) as elf:

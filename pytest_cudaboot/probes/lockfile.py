@@ -25,6 +25,7 @@ ADVICE = f"name a folder that all users of these cards can write to with {VARIAB
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 # A planted FIFO must not make the open wait.
 _FILE = os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY
+_ATTEMPTS = 1000
 _NOT_FOR_WRITING = (errno.EACCES, errno.EPERM, errno.EROFS)
 _FREE_FOR_ALL = stat.S_IWOTH | stat.S_ISVTX
 
@@ -81,7 +82,7 @@ def take(directory: int, name: str, *, shared: bool = False) -> tuple[int, bool]
 
     :returns: its descriptor, and whether it is locked now.
     """
-    while True:
+    for _ in range(_ATTEMPTS):
         descriptor = existing(directory, name)
         if descriptor is None:
             descriptor = _new(directory, name)
@@ -94,6 +95,7 @@ def take(directory: int, name: str, *, shared: bool = False) -> tuple[int, bool]
             if not locked or _current(directory, name, descriptor):
                 undo.pop_all()
                 return descriptor, locked
+    raise LeaseError(f"lock file {_path(directory, name)!r} comes and goes; {ADVICE}")
 
 
 def lock(descriptor: int, *, shared: bool = False) -> bool:

@@ -425,6 +425,18 @@ def test_a_lock_file_that_was_removed_keeps_nobody_out(folder: Path, monkeypatch
         assert obstacles([A], folder=folder)
 
 
+def test_a_lock_file_that_never_stays_ends_in_words(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    real = lockfile.lock
+
+    def late(descriptor: int, *, shared: bool = False) -> bool:
+        (folder / f"{A}.run").unlink()
+        return real(descriptor, shared=shared)
+
+    monkeypatch.setattr(lockfile, "lock", late)
+    with pytest.raises(LeaseError, match=rf"lock file '.*/{A}.run' comes and goes; name a folder"):
+        acquire([A], folder=folder)
+
+
 def test_a_file_system_without_locks_is_told(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def none(_descriptor: int, _operation: int) -> None:
         raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
