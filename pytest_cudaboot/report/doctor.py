@@ -42,7 +42,7 @@ class Places:
 
     @classmethod
     def here(cls, environ: Mapping[str, str], project: Path) -> Places:
-        """This machine, as the running interpreter sees it."""
+        """Where the running interpreter and its user would look."""
         folders = [Path(place) for place in (*site.getsitepackages(), *sys.path) if place]
         return cls(environ=environ, project=project, site_packages=folders)
 
@@ -78,19 +78,31 @@ def show(lines: tuple[Line, ...], out: TextIO) -> None:
     table = Table("", "what", "detail", box=None, pad_edge=False)
     for line in lines:
         style = NOT_NEEDED if line.state is not State.FOUND and not line.needed else STYLES[line.state]
-        detail = Text(line.detail, overflow="fold")
-        table.add_row(Text(str(line.state), style=style), Text(line.what), detail)
+        table.add_row(Text(line.state, style=style), Text(line.what), Text(_short(line), overflow="fold"))
     console.print(table)
-    for title, chosen in (
-        ("to do before `pytest --gpus auto`, in this order:", [line for line in lines if line.stops]),
-        ("not needed for it:", [line for line in lines if not line.needed and line.state is not State.FOUND]),
-    ):
-        commands = dict.fromkeys(f"  {line.fix}" for line in chosen if line.fix)
-        if commands:
-            console.print(f"\n{title}", *commands, sep="\n", markup=False, soft_wrap=True)
-    console.print(
-        "\nready for `pytest --gpus auto`" if ready(lines) else "\nnot ready for `pytest --gpus auto`"
-    )
+    for title, needed in (("to do first, in this order:", True), ("not needed for it:", False)):
+        chosen = [line for line in lines if line.needed is needed and line.state is not State.FOUND]
+        if commands := _merged([line.fix for line in chosen if line.fix]):
+            console.print(f"\n{title}", *commands, sep="\n  ", markup=False, soft_wrap=True)
+    console.print(f"\n{'ready' if ready(lines) else 'not ready'} for `pytest --gpus auto`")
+
+
+def _short(line: Line) -> str:
+    """Every place where a thing was looked for is of interest only where the thing is needed."""
+    if line.needed or line.state is State.FOUND:
+        return line.detail
+    return line.detail.partition("\n")[0].removesuffix("; tried, in order:")
+
+
+def _merged(commands: Sequence[str]) -> list[str]:
+    """Commands in their order, each once, and what one `pip install` can do in one."""
+    done: dict[str, list[str]] = {}
+    for command in commands:
+        head, pip, packages = command.partition(" -m pip install ")
+        one = bool(pip) and "&&" not in command
+        words = done.setdefault(head + pip if one else command, [])
+        words += [packages] if one and packages not in words else []
+    return [start + " ".join(words) for start, words in done.items()]
 
 
 def examine(places: Places) -> Facts:
@@ -114,7 +126,7 @@ def examine(places: Places) -> Facts:
         cpu_plugin=_tool(lambda: toolchain.find_cpu_plugin(places.environ, places.site_packages)),
         gcc=_program(health.program("gcc", places.environ), "no C compiler `gcc` on PATH"),
         iree_compile=_tool(lambda: toolchain.find_iree_compile(places.environ, places.project)),
-        lake=_program(health.lake(places.environ), "not on PATH, and elan is not installed"),
+        lake=_lake(places),
         rooms=_rooms(places.project),
         held=held,
         lease_problem=lease_problem,
@@ -184,6 +196,13 @@ def _tool(find: Callable[[], toolchain.Found]) -> Tool:
 
 def _program(path: Path | None, absence: str) -> Tool:
     return Tool(path=str(path)) if path else Tool(path=None, about=absence)
+
+
+def _lake(places: Places) -> Tool:
+    found = health.lake(places.environ)
+    if found is None:
+        return Tool(path=None, about="not on PATH, and elan is not installed")
+    return Tool(path=str(found), about=health.lean_pin(places.project, places.environ) or "")
 
 
 def _python(prefix: Path) -> str:
