@@ -31,7 +31,7 @@ from pytest_cudaboot.run.failures import last_words, short
 from pytest_cudaboot.run.heartbeat import Heartbeat
 from pytest_cudaboot.run.interrupts import Interrupts
 from pytest_cudaboot.run.items import read_facts
-from pytest_cudaboot.run.ledger import CRASHED, Ledger, Results, problem_of
+from pytest_cudaboot.run.ledger import Ledger, Results, problem_of
 
 
 class Controller:
@@ -235,54 +235,6 @@ class Controller:
             # The reporter's own writer is the only one that capture leaves alone.
             terminal.write(reporter._tw, verdict, _shown(path), table=reporter.verbosity >= 0)  # noqa: SLF001
         return int(verdict["exit"])
-
-
-class WorkerPins:
-    """Gives each worker its card, through the one thing that its replacement inherits: the xdist spec."""
-
-    def __init__(self, controller: Controller, pins: Sequence[dict[str, str]]) -> None:
-        self.controller = controller
-        self.pins = pins
-        self.lanes: Any = None
-
-    def pytest_xdist_setupnodes(self, specs: Sequence[Any]) -> None:
-        for spec, pin in zip(specs, self.pins, strict=True):
-            spec.env.update(pin)
-
-    def pytest_configure_node(self, node: Any) -> None:
-        node.workerinput["cudaboot"] = self.controller.plan.dumps()
-
-    def pytest_xdist_make_scheduler(self, config: pytest.Config, log: Any) -> Any:
-        from pytest_cudaboot.run.scheduler import Lanes
-
-        self.lanes = Lanes(config, log, self._start)
-        return self.lanes
-
-    def pytest_handlecrashitem(self, report: pytest.TestReport) -> None:
-        from pytest_cudaboot.run.scheduler import count_failure
-
-        count_failure(self.controller.config, report)
-
-    @pytest.hookimpl(trylast=True)
-    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        if report.when == CRASHED:
-            self.lanes.crash_reported()
-
-    @pytest.hookimpl(tryfirst=True)
-    def pytest_sessionfinish(self) -> None:
-        """Before xdist waits for its workers: an interrupt may have reached this process alone."""
-        from pytest_cudaboot.run.scheduler import dismiss_workers
-
-        dismiss_workers(self.controller.config, now=self.controller.interrupted == "keyboard")
-
-    def _start(self, collection: Sequence[str], worker: str) -> CellBoard:
-        """What pytest itself does after errors of collection, which xdist leaves out."""
-        controller = self.controller
-        board = controller.begin_from_worker(collection, worker)
-        broken = controller.broken_modules
-        if broken and not controller.config.option.continue_on_collection_errors:
-            raise pytest.Session.Interrupted(f"{broken} error{'s' if broken > 1 else ''} during collection")
-        return board
 
 
 def _why_skipped(report: pytest.CollectReport) -> str:

@@ -20,7 +20,8 @@ from pytest_cudaboot.rules.catalog import load_catalog
 from pytest_cudaboot.run import prepare
 from pytest_cudaboot.run.assemble import Assembly, RunId, assemble
 from pytest_cudaboot.run.box import Box, choose
-from pytest_cudaboot.run.controller import Controller, WorkerPins
+from pytest_cudaboot.run.controller import Controller
+from pytest_cudaboot.run.pins import WorkerPins
 from pytest_cudaboot.run.plan import Plan
 from pytest_cudaboot.run.settings import Settings, out_folder, read_settings
 from pytest_cudaboot.run.sweeper import Sweeper

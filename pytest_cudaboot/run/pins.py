@@ -1,0 +1,60 @@
+"""The controller's side of its workers: their cards, their plan, and what becomes of one that dies."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from pytest_cudaboot.run.board import CellBoard
+from pytest_cudaboot.run.controller import Controller
+from pytest_cudaboot.run.ledger import CRASHED
+
+
+class WorkerPins:
+    """Gives each worker its card, through the one thing that its replacement inherits: the xdist spec."""
+
+    def __init__(self, controller: Controller, pins: Sequence[dict[str, str]]) -> None:
+        self.controller = controller
+        self.pins = pins
+        self.lanes: Any = None
+
+    def pytest_xdist_setupnodes(self, specs: Sequence[Any]) -> None:
+        for spec, pin in zip(specs, self.pins, strict=True):
+            spec.env.update(pin)
+
+    def pytest_configure_node(self, node: Any) -> None:
+        node.workerinput["cudaboot"] = self.controller.plan.dumps()
+
+    def pytest_xdist_make_scheduler(self, config: pytest.Config, log: Any) -> Any:
+        from pytest_cudaboot.run.scheduler import Lanes
+
+        self.lanes = Lanes(config, log, self._start)
+        return self.lanes
+
+    def pytest_handlecrashitem(self, report: pytest.TestReport) -> None:
+        from pytest_cudaboot.run.scheduler import count_failure
+
+        count_failure(self.controller.config, report)
+
+    @pytest.hookimpl(trylast=True)
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        if report.when == CRASHED:
+            self.lanes.crash_reported()
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_sessionfinish(self) -> None:
+        """Before xdist waits for its workers: an interrupt may have reached this process alone."""
+        from pytest_cudaboot.run.scheduler import dismiss_workers
+
+        dismiss_workers(self.controller.config, now=self.controller.interrupted == "keyboard")
+
+    def _start(self, collection: Sequence[str], worker: str) -> CellBoard:
+        """What pytest itself does after errors of collection, which xdist leaves out."""
+        controller = self.controller
+        board = controller.begin_from_worker(collection, worker)
+        broken = controller.broken_modules
+        if broken and not controller.config.option.continue_on_collection_errors:
+            raise pytest.Session.Interrupted(f"{broken} error{'s' if broken > 1 else ''} during collection")
+        return board
