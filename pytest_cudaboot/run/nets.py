@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import functools
 import importlib.util
+import sys
+import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -83,10 +85,12 @@ def _graph(path: Path, module: ModuleType) -> Graph:
 def _oracles(path: Path) -> ModuleType:
     if not path.is_file():
         raise ProjectError(f"no oracles: {str(path)!r} is not there")
-    spec = importlib.util.spec_from_file_location("cudaboot_project_oracle", path)
+    name = f"cudaboot_oracle_{zlib.crc32(bytes(path)):08x}"
+    spec = importlib.util.spec_from_file_location(name, path)
     if spec is None or spec.loader is None:
         raise ProjectError(f"{str(path)!r} can not be imported")
     module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module  # a dataclass looks its own module up there while it is made
     spec.loader.exec_module(module)
     lacking = [name for name in NEEDED if not hasattr(module, name)]
     if lacking:
