@@ -24,6 +24,7 @@ def run(inputs):
 ORACLES = {"tiny_fwd": run, "tiny_train_step": run}
 FAMILY = dict.fromkeys(ORACLES, "dense")
 UPDATES = dict.fromkeys(ORACLES, {0: 1})
+RATE = dict.fromkeys(ORACLES, 0.1)
 
 def inputs(entry, seed):
     return [seed, len(entry)]
