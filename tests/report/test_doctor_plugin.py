@@ -111,3 +111,11 @@ def test_a_plugin_that_does_not_say_its_cuda(whole: Machine) -> None:
     assert whole.asked()[1]["cuda libraries"]["detail"] == (
         "not known which libraries the plugin looks for: nothing says for which CUDA it was built"
     )
+
+
+def test_without_a_card_the_plugin_may_lack_anything(machine: Machine) -> None:
+    machine.plugin()
+    machine.cpu_plugin()
+    status, lines = machine.asked()
+
+    assert (status, lines["libcudart.so.13"]["state"]) == (0, "missing")
