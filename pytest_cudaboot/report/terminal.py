@@ -100,7 +100,10 @@ def _cards(run: RunRecord) -> list[str]:
     if not run.gpus:
         return ["cards none (host scope, on the CPU)"]
     driver = f"driver {run.box.get('driver')}"
-    return [f"card {gpu.index} = {gpu.uuid} {gpu.name} at {gpu.pci}, {driver}" for gpu in run.gpus]
+    lines = [f"card {gpu.index} = {gpu.uuid} {gpu.name} at {gpu.pci}, {driver}" for gpu in run.gpus]
+    if order := run.box.get("cuda_order"):
+        lines.append(f"CUDA numbers them otherwise: {', '.join(order)}")
+    return lines
 
 
 def _outside(run: RunRecord) -> list[str]:

@@ -56,11 +56,19 @@ class _Box:
         return SelectionError(f"no GPU {token!r}; {self.offer()}")
 
 
-def select(wanted: str, cards: Sequence[Gpu], *, mask: str | None, hardware: bool) -> tuple[Gpu, ...]:
+def select(
+    wanted: str,
+    cards: Sequence[Gpu],
+    *,
+    mask: str | None,
+    hardware: bool,
+    order: Sequence[Gpu] | None = None,
+) -> tuple[Gpu, ...]:
     """The cards that `--gpus` names.
 
     :param cards: what NVML names, by index.
     :param mask: the caller's `CUDA_VISIBLE_DEVICES`, or None where it is not set.
+    :param order: the cards as CUDA numbers them, which is what an index of a mask means; None if it is as NVML does.
     :param hardware: whether the bus has NVIDIA cards at all, whatever NVML says.
     :raises SelectionError: for a card that is absent, masked out, named twice, or not a whole card.
     :raises BoxError: if the bus has cards and NVML names none.
@@ -70,7 +78,7 @@ def select(wanted: str, cards: Sequence[Gpu], *, mask: str | None, hardware: boo
         return ()
     if hardware and not cards:
         raise BoxError(f"--gpus={wanted}: the PCI bus has NVIDIA cards, and NVML names none of them")
-    box = _Box(cards=tuple(cards), visible=_visible(cards, mask), mask=mask)
+    box = _Box(cards=tuple(cards), visible=_visible(cards if order is None else order, mask), mask=mask)
     if wanted in _WORDS:
         if not box.visible:
             raise SelectionError(f"--gpus={wanted} finds no GPU; {box.offer()}")
@@ -144,16 +152,19 @@ def _pci(text: str) -> tuple[int, ...] | None:
 
 
 def _visible(cards: Sequence[Gpu], mask: str | None) -> tuple[Gpu, ...]:
-    """The cards that CUDA would leave under a mask: nothing after the first invalid entry counts."""
+    """The cards that CUDA would leave under a mask: nothing after the first invalid entry counts.
+
+    :param cards: in CUDA's order; without a mask nobody counts in it, and NVML's is as good as any.
+    """
     if mask is None:
-        return tuple(cards)
+        return tuple(sorted(cards, key=lambda gpu: gpu.index))
     found: list[Gpu] = []
     for entry in (part.strip() for part in mask.split(",")):
         if entry.startswith("MIG"):
             raise SelectionError(
                 f"CUDA_VISIBLE_DEVICES={mask!r} names the MIG instance {entry!r}; only whole cards can be gated"
             )
-        hits = [gpu for gpu in cards if _masks(gpu, entry)]
+        hits = _masked(cards, entry)
         if len(hits) != 1:
             break
         if hits[0] in found:
@@ -162,10 +173,10 @@ def _visible(cards: Sequence[Gpu], mask: str | None) -> tuple[Gpu, ...]:
     return tuple(found)
 
 
-def _masks(gpu: Gpu, entry: str) -> bool:
+def _masked(cards: Sequence[Gpu], entry: str) -> list[Gpu]:
     if _INDEX.fullmatch(entry):
-        return gpu.index == int(entry)
-    return bool(_UUID.fullmatch(entry)) and gpu.uuid.startswith(entry)
+        return list(cards[int(entry) : int(entry) + 1])
+    return [gpu for gpu in cards if _UUID.fullmatch(entry) and gpu.uuid.startswith(entry)]
 
 
 def pin_environment(environ: Mapping[str, str], gpu: Gpu | None) -> dict[str, str]:

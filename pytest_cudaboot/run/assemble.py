@@ -222,7 +222,7 @@ def _record(parts: Parts) -> RunRecord:
         scope_out=parts.scope.scope_out,
         scope_partly=parts.scope.partly,
         unmet=parts.scope.unmet,
-        simulated=False,
+        simulated=parts.box.simulated,
         project=describe(parts.project, parts.environ),
         catalog=_catalog_facts(parts.catalog),
         box=parts.box.facts,

@@ -50,6 +50,22 @@ def test_a_selection_is_read_inside_the_mask(wanted: str, mask: str | None, chos
     assert select(wanted, CARDS, mask=mask, hardware=True) == chosen
 
 
+@pytest.mark.parametrize(
+    ("wanted", "mask", "chosen"),
+    [
+        ("all", None, (A, B, C)),
+        ("0", None, (A,)),
+        ("all", "0", (C,)),
+        ("0-1", "2,0", (B, C)),
+        ("all", "GPU-a,0", (A, C)),
+    ],
+)
+def test_an_index_of_the_mask_counts_in_cudas_order(
+    wanted: str, mask: str | None, chosen: tuple[Gpu, ...]
+) -> None:
+    assert select(wanted, CARDS, mask=mask, hardware=True, order=(C, A, B)) == chosen
+
+
 def test_auto_is_none_only_where_there_is_no_hardware() -> None:
     assert select("auto", (), mask=None, hardware=False) == ()
 
