@@ -3,21 +3,24 @@
 from __future__ import annotations
 
 import json
+import shlex
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from pytest_cudaboot.device.client import DeviceProcess
+from pytest_cudaboot.device.client import DeviceProcess, prove_pin
 from pytest_cudaboot.lowerers.base import LowererConfig
 from pytest_cudaboot.lowerers.build import build_program
 from pytest_cudaboot.model import to_json
 from pytest_cudaboot.probes.maps import shared_objects
 from pytest_cudaboot.probes.process import Completed
 from pytest_cudaboot.project import Project, suite_root
+from pytest_cudaboot.rules.document import code_blocks
 from pytest_cudaboot.rules.selection import pin_environment
 from pytest_cudaboot.run.evidence import Evidence
 from pytest_cudaboot.run.fixtures import Runner, builds
@@ -42,6 +45,13 @@ class Trained:
     header: dict[str, Any]
     steps: list[dict[str, Any]]
     evaluation: dict[str, Any]
+
+    @classmethod
+    def read(cls, done: Completed) -> Trained:
+        """From the JSON lines of a trainer that ran to its end."""
+        header, *steps, evaluation = (json.loads(line) for line in done.stdout.splitlines())
+        assert (header["kind"], evaluation["kind"]) == ("header", "eval")
+        return cls(header, steps, evaluation)
 
     @property
     def losses(self) -> list[float]:
@@ -81,7 +91,7 @@ def train(run: Runner, checkout: Path, pjrt_plugin: Path, evidence: Evidence) ->
 
     def train_net(net: str, *options: str, env: dict[str, str | None] | None = None) -> Trained:
         variables: dict[str, str | None] = {"PJRT_PLUGIN": str(pjrt_plugin), **(env or {})}
-        trained = read_trace(run(["./trainer", net, "data", *options], cwd=checkout, env=variables))
+        trained = Trained.read(run(["./trainer", net, "data", *options], cwd=checkout, env=variables))
         device = trained.header["device"]
         evidence.ran_on(trained.header["platform"], [] if device == "cpu" else [device])
         return trained
@@ -127,13 +137,6 @@ def invoke_through(
     return invoke
 
 
-def read_trace(done: Completed) -> Trained:
-    """The JSON lines of a trainer that ran to its end."""
-    header, *steps, evaluation = (json.loads(line) for line in done.stdout.splitlines())
-    assert (header["kind"], evaluation["kind"]) == ("header", "eval")
-    return Trained(header, steps, evaluation)
-
-
 @pytest.fixture
 def device(request: pytest.FixtureRequest) -> str:
     """What a process of this worker must say of its device: the card's UUID, or `cpu`."""
@@ -141,13 +144,28 @@ def device(request: pytest.FixtureRequest) -> str:
     return gpu.uuid if gpu is not None else "cpu"
 
 
-@pytest.fixture
-def mapped_while_training(
-    run: Runner, checkout: Path, pjrt_plugin: Path, tmp_path: Path, evidence: Evidence
-) -> Callable[..., list[str]]:
-    """A function that looks at the shared objects of a trainer in the middle of its work."""
+@dataclass(frozen=True, slots=True)
+class Training:
+    """A trainer in the middle of its work."""
 
-    def look(env: dict[str, str | None] | None = None) -> list[str]:
+    pid: int
+    output: Path
+
+    def header(self) -> dict[str, Any]:
+        """What it printed first."""
+        lines = [line for line in self.output.read_text().splitlines() if line.startswith("{")]
+        header: dict[str, Any] = json.loads(lines[0])
+        return header
+
+
+@pytest.fixture
+def training(
+    run: Runner, checkout: Path, pjrt_plugin: Path, tmp_path: Path, evidence: Evidence
+) -> Callable[..., AbstractContextManager[Training]]:
+    """A context manager in which a trainer is at work, on this worker's device, for as long as the block lasts."""
+
+    @contextmanager
+    def at_work(env: dict[str, str | None] | None = None) -> Iterator[Training]:
         variables: dict[str, str | None] = {"PJRT_PLUGIN": str(pjrt_plugin), **(env or {})}
         output = tmp_path / "trainer.log"
         argv = ["./trainer", "linear", "data", "--steps", ENDLESS]
@@ -155,9 +173,81 @@ def mapped_while_training(
             while '"kind":"step"' not in output.read_text():
                 assert not trainer.wait(0.05), f"the trainer ended early: {output.read_text()}"
                 assert evidence.left > MARGIN, f"no step within the budget: {output.read_text()}"
-            return sorted(mapped.path for mapped in shared_objects(trainer.pid))
+            yield Training(trainer.pid, output)
+
+    return at_work
+
+
+@pytest.fixture
+def mapped_while_training(
+    training: Callable[..., AbstractContextManager[Training]],
+) -> Callable[..., list[str]]:
+    """A function that looks at the shared objects of a trainer in the middle of its work."""
+
+    def look(env: dict[str, str | None] | None = None) -> list[str]:
+        with training(env) as running:
+            return sorted(mapped.path for mapped in shared_objects(running.pid))
 
     return look
+
+
+@dataclass(frozen=True, slots=True)
+class CudaView:
+    """The cards that the driver shows to a process, by UUID and in its order."""
+
+    uuids: list[str]
+
+
+@pytest.fixture
+def cuda_view(request: pytest.FixtureRequest, tmp_path: Path, evidence: Evidence) -> Callable[..., CudaView]:
+    """A function that asks the driver in a throw-away process, which makes no context on any card."""
+    environ = request.config.stash[WORKER].environ
+
+    def ask(
+        *, mask: str | None, order: str | None = "PCI_BUS_ID", expected: list[str] | None = None
+    ) -> CudaView:
+        evidence.act()
+        wanted = {"CUDA_VISIBLE_DEVICES": mask, "CUDA_DEVICE_ORDER": order}
+        env = {name: value for name, value in {**environ, **wanted}.items() if value is not None}
+        with DeviceProcess(env=env, log_path=tmp_path / "view.log") as process:
+            if expected is not None:
+                prove_pin(process, expected)
+            return CudaView(process.call("prove", budget=evidence.left))
+
+    return ask
+
+
+@pytest.fixture
+def meeting(request: pytest.FixtureRequest) -> Path:
+    """A folder in which the workers of one run can see each other."""
+    folder = Path(request.config.stash[WORKER].plan.workdir) / "meeting"
+    folder.mkdir(exist_ok=True)
+    return folder
+
+
+@pytest.fixture
+def outer_path(request: pytest.FixtureRequest) -> str:
+    """The search path of programs, as the run was given it."""
+    return str(request.config.stash[WORKER].environ.get("PATH", ""))
+
+
+@pytest.fixture
+def document_text(project: Project) -> str:
+    """The bring-up document's text."""
+    if project.document is None:
+        pytest.skip("the project has no bring-up document")
+    return project.document.read_text()
+
+
+@pytest.fixture
+def documented(document_text: str) -> Callable[[str], list[str]]:
+    """A function that finds the first shell line of the document with a beginning, in words, without its comment."""
+
+    def find(start: str) -> list[str]:
+        lines = [line for block in code_blocks(document_text, "bash") for line in block.text.splitlines()]
+        return shlex.split(next(line for line in lines if line.startswith(start)), comments=True)
+
+    return find
 
 
 @pytest.fixture

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib.metadata
 import re
-import shlex
 import shutil
 import sys
 from collections.abc import Callable
@@ -20,7 +19,6 @@ from pytest_cudaboot.probes import elf
 from pytest_cudaboot.probes.process import Completed
 from pytest_cudaboot.probes.toolchain import distribution_of
 from pytest_cudaboot.project import Project, suite_root
-from pytest_cudaboot.rules.document import code_blocks
 from pytest_cudaboot.run.devices import LowererHandle, SessionHandle
 from pytest_cudaboot.run.fixtures import Runner
 from pytest_cudaboot.run.nets import Net, load_net
@@ -71,8 +69,10 @@ def test_the_plugin_installs_without_a_compiler(run: Runner, tmp_path: Path, pac
 
 # > gcc -fPIC -O2 -shared ffi/pjrt_ffi.c -ldl -o ffi/libpjrt_ffi.so
 @pytest.mark.spec("fast.one-liner")
-def test_the_documented_line_builds_the_shim(run: Runner, sources: Path, project: Project) -> None:
-    line = _documented_line(project, "gcc -fPIC")
+def test_the_documented_line_builds_the_shim(
+    run: Runner, sources: Path, documented: Callable[[str], list[str]]
+) -> None:
+    line = documented("gcc -fPIC")
 
     done = run(line, cwd=sources, device=False)
 
@@ -264,14 +264,3 @@ def saboteur(run: Runner, tmp_path: Path) -> Callable[[str], Path]:
         return made
 
     return build
-
-
-def _documented_line(project: Project, start: str) -> list[str]:
-    """The first shell line of the document with that beginning, in words; a trailing comment is not of it."""
-    assert project.document is not None
-    lines = [
-        line
-        for block in code_blocks(project.document.read_text(), "bash")
-        for line in block.text.splitlines()
-    ]
-    return shlex.split(next(line for line in lines if line.startswith(start)), comments=True)

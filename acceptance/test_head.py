@@ -25,19 +25,11 @@ COUNTED = re.compile(
 )
 
 
-@pytest.fixture
-def text(project: Project) -> str:
-    """The document's text."""
-    if project.document is None:
-        pytest.skip("the project has no bring-up document")
-    return project.document.read_text()
-
-
 @pytest.mark.spec("intro.links")
-def test_relative_links_resolve(project: Project, text: str, evidence: Evidence) -> None:
+def test_relative_links_resolve(project: Project, document_text: str, evidence: Evidence) -> None:
     assert project.document is not None
     folder = project.document.parent
-    targets = [link.target.partition("#")[0] for link in links(text)]
+    targets = [link.target.partition("#")[0] for link in links(document_text)]
     relative = [target for target in targets if target and "://" not in target]
 
     evidence.measure(links=len(relative))
@@ -46,9 +38,9 @@ def test_relative_links_resolve(project: Project, text: str, evidence: Evidence)
 
 @pytest.mark.spec("intro.box-size")
 def test_the_document_agrees_with_itself_on_the_number_of_cards(
-    text: str, measure: Callable[..., None]
+    document_text: str, measure: Callable[..., None]
 ) -> None:
-    counts = {_number(match[1]) for match in COUNTED.finditer(text)}
+    counts = {_number(match[1]) for match in COUNTED.finditer(document_text)}
 
     measure(card_counts=sorted(counts))
     assert len(counts) <= 1

@@ -63,7 +63,9 @@ def simulated_root() -> Path | None:
     library.cudaboot_simulated_root.restype = ctypes.c_char_p
     root = library.cudaboot_simulated_root()
     if not root:
-        raise BoxError(f"{LIBRARY} is a simulation, and CUDABOOT_BOX_ROOT names no folder for the box's files")
+        raise BoxError(
+            f"{LIBRARY} is a simulation, and CUDABOOT_BOX_ROOT names no folder for the box's files"
+        )
     return Path(os.fsdecode(root))
 
 
@@ -122,3 +124,21 @@ def _mig(handle: object) -> bool:
     except pynvml.NVMLError_NotSupported:  # consumer cards have no such mode
         return False
     return bool(current == pynvml.NVML_DEVICE_MIG_ENABLE)
+
+
+def cards_used_by(pid: int) -> dict[str, int | None] | None:
+    """On which cards a process has compute work, UUID to bytes (None where the driver does not say).
+
+    :returns: None if NVML names the process on no card: in a container it reports the host's process ids.
+    """
+    import pynvml
+
+    with _session():
+        handles = [pynvml.nvmlDeviceGetHandleByIndex(i) for i in range(pynvml.nvmlDeviceGetCount())]
+        used = {
+            str(pynvml.nvmlDeviceGetUUID(handle)): process.usedGpuMemory
+            for handle in handles
+            for process in pynvml.nvmlDeviceGetComputeRunningProcesses(handle)
+            if process.pid == pid
+        }
+    return used or None

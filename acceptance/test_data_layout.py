@@ -1,0 +1,102 @@
+"""Data layout. BOOTSTRAP.md#data-layout"""
+
+from __future__ import annotations
+
+import re
+import shutil
+import struct
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from pytest_cudaboot.probes.datasets import read_layout
+from pytest_cudaboot.project import Project
+from pytest_cudaboot.run.evidence import Evidence
+from pytest_cudaboot.run.fixtures import Runner
+
+IMAGES, LABELS = "train-images-idx3-ubyte", "train-labels-idx1-ubyte"
+FILES = (IMAGES, LABELS, "t10k-images-idx3-ubyte", "t10k-labels-idx1-ubyte")
+
+
+@pytest.fixture
+def digits(checkout: Path, project: Project) -> Path:
+    """A private copy of the project's digits, in a checkout that is built."""
+    folder = checkout / "digits"
+    folder.mkdir()
+    for name in FILES:
+        shutil.copy2(project.data / name, folder / name)
+    return folder
+
+
+@pytest.fixture
+def refusal(run: Runner, checkout: Path) -> Callable[[Path], str]:
+    """A function that gives a folder to the trainer, which must refuse it before it opens a shim."""
+
+    def refuse(folder: Path) -> str:
+        argv = ["./trainer", "linear", folder.name, "--steps", "1"]
+        done = run(
+            argv, cwd=checkout, env={"LEAN_MLIR_LOWERER_SO": "no-shim-is-opened"}, device=False, check=False
+        )
+        assert (done.returncode, done.stdout) == (1, "")
+        assert "no-shim-is-opened" not in done.stderr
+        return done.stderr
+
+    return refuse
+
+
+# > `data/` holds four files in MNIST's layout
+@pytest.mark.spec("data.mnist")
+def test_the_projects_digits_are_whole(project: Project, evidence: Evidence) -> None:
+    found = read_layout(project.data, "mnist")
+
+    evidence.measure(train_images=found.train.images, test_images=found.test.images)
+
+
+# > Files that are cut short, of another format, or with a label out of range are refused by name.
+@pytest.mark.spec("data.mnist", role="canary")
+@pytest.mark.parametrize(
+    ("name", "spoil"),
+    [
+        pytest.param(IMAGES, lambda data: data[:-1], id="images cut short"),
+        pytest.param(IMAGES, lambda data: b"PK\x03\x04" + data[4:], id="another format"),
+        pytest.param(LABELS, lambda data: data[:-1] + b"\x0a", id="a label out of range"),
+        pytest.param(
+            LABELS, lambda data: struct.pack(">II", 0x801, 1) + data[8:9], id="fewer labels than images"
+        ),
+        pytest.param(IMAGES, lambda _: b"", id="an empty file"),
+    ],
+)
+def test_spoilt_digits_are_refused_by_name(
+    digits: Path, refusal: Callable[[Path], str], name: str, spoil: Callable[[bytes], bytes]
+) -> None:
+    (digits / name).write_bytes(spoil((digits / name).read_bytes()))
+
+    assert re.search(r"train-(images-idx3|labels-idx1)-ubyte", refusal(digits))
+
+
+@pytest.mark.spec("data.mnist", role="canary")
+def test_a_wrong_folder_is_refused_by_name(checkout: Path, refusal: Callable[[Path], str]) -> None:
+    assert "no-such-folder" in refusal(checkout / "no-such-folder")
+
+
+# > links to such files will do
+@pytest.mark.spec("data.symlinks")
+def test_linked_files_are_read(digits: Path, tmp_path: Path, evidence: Evidence) -> None:
+    linked = tmp_path / "linked"
+    linked.mkdir()
+    for name in FILES:
+        (linked / name).symlink_to(digits / name)
+
+    through_links = read_layout(linked, "mnist")
+
+    evidence.measure(train_images=through_links.train.images)
+    assert through_links.sha256 == read_layout(digits, "mnist").sha256
+
+
+@pytest.mark.spec("data.symlinks", role="canary")
+def test_a_dangling_link_is_refused_by_name(digits: Path, refusal: Callable[[Path], str]) -> None:
+    (digits / LABELS).unlink()
+    (digits / LABELS).symlink_to(digits / "gone")
+
+    assert LABELS in refusal(digits)

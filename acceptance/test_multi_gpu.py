@@ -1,0 +1,110 @@
+"""Multi-GPU. BOOTSTRAP.md#multi-gpu"""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from pathlib import Path
+
+import pytest
+
+from pytest_cudaboot.errors import PinError
+from pytest_cudaboot.model import Gpu
+from pytest_cudaboot.probes import nvml
+from pytest_cudaboot.project import Project
+from pytest_cudaboot.run.evidence import Evidence
+from pytest_cudaboot.run.fixtures import Runner
+
+from .conftest import CudaView, Trained, Training
+
+DEVICE_LIST = re.compile(r"CUDA_VISIBLE_DEVICES=[\"']?(\d+(?:,\d+)+)")
+SCRIPTS = ("*.sh", "*.py", "*.md", "*.conf", "*.toml", "*.ini", "*.yml", "*.yaml", "Makefile")
+OVERLAP = 30.0  # seconds that one card's process waits for the others'
+
+
+# > each pinned by `CUDA_VISIBLE_DEVICES`, best to a UUID
+@pytest.mark.spec("multi.one-per-card")
+def test_every_card_trains_at_the_same_time_and_on_itself_only(
+    gpu: Gpu,
+    gpus: tuple[Gpu, ...],
+    training: Callable[..., AbstractContextManager[Training]],
+    meeting: Path,
+    evidence: Evidence,
+) -> None:
+    with training() as running:
+        (meeting / gpu.uuid).touch()
+        deadline = time.monotonic() + min(OVERLAP, evidence.left)
+        while (there := len(list(meeting.iterdir()))) < len(gpus) and time.monotonic() < deadline:
+            time.sleep(0.05)
+        used = nvml.cards_used_by(running.pid)
+        header = running.header()
+
+    evidence.ran_on("cuda", [header["device"]])
+    evidence.measure(at_once=there, memory_on=used if used is not None else "unobservable")
+    assert header["device"] == gpu.uuid
+    assert there == len(gpus), f"only {there} of {len(gpus)} cards were training at the same time"
+    assert used is None or set(used) == {gpu.uuid}
+
+
+@pytest.mark.spec("multi.one-per-card")
+def test_all_cards_learn_the_same(
+    gpu: Gpu, train: Callable[..., Trained], measure: Callable[..., None]
+) -> None:
+    trained = train("linear", "--steps", "20", env={"XLA_FLAGS": "--xla_gpu_autotune_level=0"})
+
+    assert trained.header["device"] == gpu.uuid
+    measure(**{f"loss_on_{gpu.uuid[:12]}": trained.losses[-1]})
+
+
+# > CUDA counts the fastest card first, `nvidia-smi` counts by PCI bus
+@pytest.mark.spec("multi.order")
+def test_an_index_means_the_same_card_to_cuda_and_to_nvml(
+    cuda_view: Callable[..., CudaView], evidence: Evidence
+) -> None:
+    by_bus = [card.uuid for card in nvml.look().gpus]
+    fastest_first = cuda_view(mask=None, order=None).uuids
+    pci_order = cuda_view(mask=None, order="PCI_BUS_ID").uuids
+
+    evidence.measure(orders_agree=fastest_first == by_bus)
+    evidence.note(nvml_order=by_bus, cuda_default_order=fastest_first)
+    assert pci_order == by_bus
+
+
+# > A trainer uses one card, so several cards take several processes
+@pytest.mark.spec("fast.pin-literal")
+def test_the_documented_command_runs_on_the_workers_own_card(
+    gpu: Gpu,
+    run: Runner,
+    checkout: Path,
+    pjrt_plugin: Path,
+    documented: Callable[[str], list[str]],
+    evidence: Evidence,
+) -> None:
+    words = documented("CUDA_VISIBLE_DEVICES=0 ./trainer linear")
+
+    done = run(["env", *words, "--steps", "2"], cwd=checkout, env={"PJRT_PLUGIN": str(pjrt_plugin)})
+
+    header = Trained.read(done).header
+    evidence.ran_on(header["platform"], [header["device"]])
+    assert header["device"] == gpu.uuid
+
+
+@pytest.mark.spec("fast.pin-literal", role="canary")
+def test_the_literal_index_would_put_two_workers_on_one_card(
+    gpu: Gpu, gpus: tuple[Gpu, ...], cuda_view: Callable[..., CudaView]
+) -> None:
+    shared = next(index for index, card in enumerate(gpus) if card.uuid != gpu.uuid)
+
+    with pytest.raises(PinError, match=f"was pinned to \\['{gpu.uuid}'\\]"):
+        cuda_view(mask=gpus[shared].uuid, expected=[gpu.uuid])
+
+
+@pytest.mark.spec("multi.mask-lists")
+def test_every_list_of_devices_is_the_same(project: Project, evidence: Evidence) -> None:
+    files = [path for pattern in SCRIPTS for path in project.path.rglob(pattern) if ".venv" not in path.parts]
+    lists = {match for path in files for match in DEVICE_LIST.findall(path.read_text(errors="replace"))}
+
+    evidence.measure(files=len(files), lists=sorted(lists))
+    assert len(lists) <= 1

@@ -1,0 +1,105 @@
+"""Prerequisites. BOOTSTRAP.md#prerequisites"""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from pytest_cudaboot.errors import BoxError
+from pytest_cudaboot.model import Gpu
+from pytest_cudaboot.probes import nvml, pci
+from pytest_cudaboot.probes.toolchain import distribution_of
+from pytest_cudaboot.run.devices import LowererHandle, SessionHandle
+from pytest_cudaboot.run.evidence import Evidence
+from pytest_cudaboot.run.fixtures import Runner
+from pytest_cudaboot.run.nets import Net
+
+from .conftest import CudaView, Trained
+
+SEED = 22
+PYTHONS = ("3.10", "3.11", "3.12", "3.13", "3.14")
+TOOLKIT = re.compile(r"cuda(-[\d.]+)?/(bin|lib64)")
+
+
+# > An NVIDIA GPU with a recent driver
+@pytest.mark.spec("pre.gpu")
+def test_driver_nvml_and_bus_agree_on_the_cards(
+    gpu: Gpu, cuda_view: Callable[..., CudaView], evidence: Evidence
+) -> None:
+    by_nvml = {card.uuid for card in nvml.look().gpus}
+    by_cuda = set(cuda_view(mask=None).uuids)
+    on_bus = [card.address for card in pci.cards()]
+
+    evidence.ran_on("cuda", [gpu.uuid])
+    evidence.measure(nvml=len(by_nvml), cuda=len(by_cuda), bus=len(on_bus))
+    if by_nvml != by_cuda or len(on_bus) != len(by_nvml):
+        raise BoxError(f"NVML names {sorted(by_nvml)}, CUDA {sorted(by_cuda)}, the bus has {on_bus}")
+    assert pci.normalized(gpu.pci) in on_bus
+    assert gpu.uuid in by_cuda
+
+
+# > one that supports the plugin's CUDA version
+@pytest.mark.spec("pre.driver-recent")
+def test_driver_supports_the_plugins_cuda(lowerer: LowererHandle, evidence: Evidence) -> None:
+    driver = lowerer.call("driver")["version"]
+    plugin = lowerer.call("facts")["describe"]["attributes"]["cuda_version"]
+
+    evidence.measure(driver_cuda=driver, plugin_cuda=plugin)
+    # Within a major every driver runs every toolkit: NVIDIA's minor-version compatibility.
+    if driver // 1000 < plugin // 1000:
+        raise BoxError(f"the driver supports CUDA {driver}, and the plugin was built for {plugin}")
+
+
+@pytest.mark.spec("pre.toolkit")
+def test_whether_the_toolkit_is_needed(
+    train: Callable[..., Trained], outer_path: str, measure: Callable[..., None]
+) -> None:
+    without = ":".join(place for place in outer_path.split(":") if not TOOLKIT.search(place))
+
+    trained = train(
+        "linear", "--steps", "2", env={"PATH": without, "LD_LIBRARY_PATH": None, "CUDA_HOME": None}
+    )
+
+    measure(steps_without_toolkit=len(trained.steps), hidden=without != outer_path)
+
+
+# > The CUDA libraries, above all `libcudart`, on the loader path or as `nvidia-*` packages in the same venv
+@pytest.mark.spec("pre.libcudart")
+def test_cudart_is_mapped_and_from_where(
+    session: Callable[[Path], SessionHandle], lowerer: LowererHandle, net: Net, evidence: Evidence
+) -> None:
+    session(net.step.path).invoke(net.step.inputs(SEED))
+    mapped = [
+        path for name, paths in lowerer.mapped().items() if name.startswith("libcudart.so") for path in paths
+    ]
+
+    owners = {path: distribution_of(Path(path)) for path in mapped}
+    evidence.note(cudart={path: owner.name if owner else "the system" for path, owner in owners.items()})
+    assert len(mapped) == 1, f"one libcudart, not {mapped}"
+
+
+# > Python 3.10+ with pip; it installs the plugin, and trains nothing
+@pytest.mark.spec("pre.python")
+@pytest.mark.parametrize("python", PYTHONS)
+@pytest.mark.parametrize("package", ["jax-cuda12-pjrt", "jax-cuda13-pjrt"])
+def test_the_plugins_wheel_is_for_every_python(
+    run: Runner, tmp_path: Path, package: str, python: str
+) -> None:
+    words = [
+        "--dry-run",
+        "--ignore-installed",
+        "--no-deps",
+        "--only-binary=:all:",
+        "--target",
+        str(tmp_path / "nowhere"),
+    ]
+
+    done = run(
+        [sys.executable, "-m", "pip", "install", *words, "--python-version", python, package], device=False
+    )
+
+    assert re.search(rf"Would install {package}-\d", done.stdout)
