@@ -57,7 +57,7 @@ def test_a_selection_is_read_inside_the_mask(wanted: str, mask: str | None, chos
         ("0", None, (A,)),
         ("all", "0", (C,)),
         ("0-1", "2,0", (B, C)),
-        ("all", "GPU-a,0", (A, C)),
+        ("all", "GPU-ab22,0", (B, C)),
     ],
 )
 def test_an_index_of_the_mask_counts_in_cudas_order(
