@@ -12,7 +12,7 @@ import pytest
 
 from fixtures.boxes import replay
 from fixtures.boxes.replay import Box
-from tests.boxes.box import BOXES, BoxGate
+from tests.boxes.box import BOXES, PLUGIN, BoxGate
 from tests.run.gate import ROOT
 
 FILES = sorted(BOXES.glob("*.box"))
@@ -142,6 +142,21 @@ def test_a_driver_in_trouble_shows_nothing(gate: BoxGate, state: str, answer: ob
     box = replace(replay.read(BOXES / "invented-mixed.box"), state=state)
 
     assert seen(gate.on(box), {}) == [answer]
+
+
+@pytest.mark.parametrize("nvml", [None, PLUGIN], ids=["without-nvml", "beside-a-drivers"])
+def test_a_simulated_driver_alone_proves_nothing(gate: BoxGate, nvml: str | None) -> None:
+    gate.on("one-h200", LD_LIBRARY_PATH=str(gate.path))
+    (gate.path / "libcuda.so.1").symlink_to(gate.libraries / "libcuda.so.1")
+    if nvml is not None:
+        (gate.path / "libnvidia-ml.so.1").symlink_to(gate.libraries / nvml)
+    code = "from pytest_cudaboot.device.cuda import Driver; Driver()"
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=ROOT, env=gate.env, capture_output=True, text=True, check=False
+    )
+
+    assert done.stderr.startswith("simulated libcuda: NVML is no simulation\n")
+    assert "BoxError: cuInit failed with 999 (CUDA_ERROR_UNKNOWN)" in done.stderr
 
 
 def test_what_a_process_could_touch_is_written_down(gate: BoxGate) -> None:
