@@ -1,9 +1,10 @@
-"""`cudaboot`: questions about a catalogue and about a recorded run. It runs no test and touches no device."""
+"""`cudaboot`: questions about a machine, a catalogue and a recorded run. It runs no test and touches no device."""
 
 from __future__ import annotations
 
 import argparse
 import ast
+import os
 import shutil
 import sys
 from collections.abc import Iterator, Sequence
@@ -22,9 +23,8 @@ COLUMNS = 80
 def main(argv: Sequence[str] | None = None) -> int:
     """The console script; its exit status is the answer's."""
     words = _parser().parse_args(argv)
-    catalog = Path(words.catalog) if words.catalog else suite_root() / "acceptance" / "catalog.toml"
     try:
-        status: int = words.answer(words, load_catalog(catalog))
+        status: int = words.answer(words)
     except UsageError as error:
         sys.stderr.write(f"cudaboot: {error}\n")
         return EXIT_USAGE
@@ -35,6 +35,12 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="cudaboot", description="Questions beside `pytest --gpus`")
     parser.add_argument("--catalog", metavar="FILE", help="Another catalogue than the acceptance suite's")
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
+    doctor = commands.add_parser(
+        "doctor", help="What this machine has and lacks for `--gpus auto`, and the fix"
+    )
+    doctor.add_argument("--project", metavar="DIR", default=".", help="Checkout whose .venv comes first")
+    doctor.add_argument("--json", action="store_true", help="Print the answer as JSON")
+    doctor.set_defaults(answer=_doctor)
     explain = commands.add_parser(
         "explain", help="What the catalogue says of a spec, and which files test it"
     )
@@ -46,7 +52,22 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _explain(words: argparse.Namespace, catalog: Catalog) -> int:
+def _doctor(words: argparse.Namespace) -> int:
+    from pytest_cudaboot.report.doctor import Places, doctor
+
+    project = Path(words.project)
+    if not project.is_dir():
+        raise UsageError(f"--project {words.project!r} is not a folder")
+    return doctor(Places.here(os.environ, project), as_json=words.json, out=sys.stdout)
+
+
+def _catalog(words: argparse.Namespace) -> Catalog:
+    named = Path(words.catalog) if words.catalog else suite_root() / "acceptance" / "catalog.toml"
+    return load_catalog(named)
+
+
+def _explain(words: argparse.Namespace) -> int:
+    catalog = _catalog(words)
     spec = catalog.specs.get(words.spec)
     if spec is None:
         raise UsageError(f"no spec {words.spec!r} in {catalog.path}; it has: {', '.join(catalog.specs)}")
@@ -92,8 +113,8 @@ def _marked(path: Path) -> set[object]:
     return {word.value for call in marks for word in call.args if isinstance(word, ast.Constant)}
 
 
-def _replay(words: argparse.Namespace, catalog: Catalog) -> int:
-    path = Path(words.ledger)
+def _replay(words: argparse.Namespace) -> int:
+    catalog, path = _catalog(words), Path(words.ledger)
     try:
         records = read_ledger(path.read_text(encoding="utf-8", errors="replace").splitlines())
     except OSError as error:

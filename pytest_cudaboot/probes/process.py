@@ -116,18 +116,22 @@ def run_command(
     budget: float,
     stdin: str | None = None,
     check: bool = True,
+    pass_fds: Sequence[int] = (),
 ) -> Completed:
     """Run a program to its end and return both streams.
 
     :param env: the whole environment of the program.
     :param budget: seconds until it counts as hung and its group is killed.
     :param check: raise :class:`CommandError` for a return code other than 0.
+    :param pass_fds: descriptors that it and its children inherit.
     """
     words, changes = tuple(os.fspath(word) for word in argv), environment_changes(env)
     # Files, not pipes: a daemon that keeps a pipe open would make the end of the program unobservable.
     with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err, _stdin_file(stdin) as source:
         started = time.monotonic()
-        group = start_process(words, cwd=cwd, env=env, stdin=source, stdout=out, stderr=err)
+        group = start_process(
+            words, cwd=cwd, env=env, stdin=source, stdout=out, stderr=err, pass_fds=pass_fds
+        )
         in_time = False
         try:
             in_time = group.wait(budget)

@@ -6,12 +6,14 @@ NumPy comes with the first device, since many workers never need one.
 from __future__ import annotations
 
 import itertools
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pytest_cudaboot.model import Gpu, Json, to_json
+from pytest_cudaboot.probes.lease import lease_folder, occupy
 from pytest_cudaboot.rules.selection import pin_environment
 from pytest_cudaboot.run.evidence import Evidence
 from pytest_cudaboot.run.lanes import LANE_VARIABLE
@@ -45,6 +47,14 @@ class Devices:
         self._worker = worker
         self._numbers = itertools.count(1)
         self._warm: _Warm | None = None
+        self._busy: int | None = None
+
+    @property
+    def locks(self) -> tuple[int, ...]:
+        """Descriptors for whatever is started on the card: an orphan then keeps it busy for other runs."""
+        if self._gpu is not None and self._busy is None:
+            self._busy = occupy(self._gpu.uuid, folder=lease_folder(self._environ))
+        return () if self._busy is None else (self._busy,)
 
     @property
     def environment(self) -> dict[str, str]:
@@ -69,13 +79,20 @@ class Devices:
             warm, self._warm = self._warm, None
             warm.process.close()
 
+    def leave(self) -> None:
+        """Be done with the card."""
+        self.retire()
+        if self._busy is not None:
+            os.close(self._busy)
+            self._busy = None
+
     def _start(self, config: LowererConfig, evidence: Evidence) -> _Warm:
         from pytest_cudaboot.device.client import DeviceProcess, prove_pin
 
         self._logs.mkdir(parents=True, exist_ok=True)
         log = self._logs / f"device-{self._worker}-{next(self._numbers)}.log"
         env = {**self.environment, **config.environment}
-        process = DeviceProcess(env=env, log_path=log, budget=evidence.left)
+        process = DeviceProcess(env=env, log_path=log, pass_fds=self.locks, budget=evidence.left)
         try:
             if self._gpu is not None:
                 prove_pin(process, [self._gpu.uuid], budget=evidence.left)

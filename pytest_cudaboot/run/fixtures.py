@@ -47,7 +47,14 @@ class Runner:
         :raises CommandError: a recipe to run it again, if it fails and `check` is set.
         """
         changed = self._begin(env, device=device)
-        return run_command(argv, cwd=cwd or self._cwd, env=changed, budget=self._evidence.left, check=check)
+        return run_command(
+            argv,
+            cwd=cwd or self._cwd,
+            env=changed,
+            budget=self._evidence.left,
+            check=check,
+            pass_fds=self._worker.devices.locks if device else (),
+        )
 
     @contextmanager
     def background(
@@ -64,7 +71,14 @@ class Runner:
         """
         with output.open("wb") as stream:
             changed = self._begin(env, device=True)
-            group = start_process(argv, cwd=cwd or self._cwd, env=changed, stdout=stream, stderr=stream)
+            group = start_process(
+                argv,
+                cwd=cwd or self._cwd,
+                env=changed,
+                stdout=stream,
+                stderr=stream,
+                pass_fds=self._worker.devices.locks,
+            )
             try:
                 yield group
             finally:

@@ -20,6 +20,13 @@ def add_options(parser: pytest.Parser) -> None:
     _add(parser, group, "tracks", "LIST", "Tracks that decide (default: toolchain,box)")
     _add(parser, group, "require", "LIST", "Conditions that must be in scope, such as gpu or net")
     _add(parser, group, "waive", "FILE", "Waivers (default: cudaboot-waivers.toml if present)")
+    _add(
+        parser,
+        group,
+        "wait",
+        "SECONDS",
+        "How long to wait for a leased card instead of refusing (default: 0)",
+    )
     _add(parser, group, "out", "DIR", "Where verdict, ledger and logs go (default: .cudaboot)")
     parser.addini("cudaboot_document", "Bring-up document, relative to the project", default="")
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -23,6 +24,7 @@ class Settings:
     tracks: tuple[str, ...]
     require: tuple[str, ...]
     waivers: Path | None
+    wait: float
     out: Path
 
 
@@ -41,6 +43,7 @@ def read_settings(config: pytest.Config) -> Settings:
         tracks=_words(config, "tracks", TRACKS) or ("toolchain", "box"),
         require=_words(config, "require", CONDITIONS),
         waivers=_path(config, "waive") or _present(config.rootpath / "cudaboot-waivers.toml"),
+        wait=_seconds(config, "wait"),
         out=out_folder(config),
     )
 
@@ -72,6 +75,17 @@ def _words(config: pytest.Config, name: str, known: tuple[str, ...]) -> tuple[st
         if word not in known and not (name == "require" and cards_wanted(word)):
             raise UsageError(f"--cudaboot-{name}: {word!r} is not one of {', '.join(known)}")
     return words
+
+
+def _seconds(config: pytest.Config, name: str) -> float:
+    value = _value(config, name) or "0"
+    try:
+        seconds = float(value)
+    except ValueError:
+        seconds = -1.0
+    if not 0 <= seconds < math.inf:
+        raise UsageError(f"--cudaboot-{name}: {value!r} is not a number of seconds")
+    return seconds
 
 
 def _present(path: Path) -> Path | None:

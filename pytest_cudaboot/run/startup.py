@@ -6,7 +6,8 @@ What only a process that runs tests needs is imported where that is decided: a c
 from __future__ import annotations
 
 import os
-from collections.abc import MutableMapping
+import sys
+from collections.abc import Mapping, MutableMapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -14,6 +15,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from pytest_cudaboot.errors import UsageError
+from pytest_cudaboot.probes.lease import acquire, lease_folder
 from pytest_cudaboot.probes.parent import die_with
 from pytest_cudaboot.report.files import Claim
 from pytest_cudaboot.rules.catalog import load_catalog
@@ -101,12 +103,27 @@ def _decide(
     settings = read_settings(config)
     suite = _suite(config, settings)
     box, hosts = _workers(config, settings, environ)
+    if claim is not None and box.gpus:
+        _lease(config, box, settings.wait, environ)
     assembly = assemble(config, settings, suite, box, environ, run)
     if hosts:
         args[:0] = prepare.worker_arguments(len(box.gpus), hosts)
     pins = prepare.pins(box.gpus, hosts) if hosts else ()
     config.stash[START] = Start(assembly=assembly, box=box, pins=pins, claim=claim)
     prepare.insert(config, args, suite.arguments)
+
+
+def _lease(config: pytest.Config, box: Box, wait: float, environ: Mapping[str, str]) -> None:
+    """Keep every other run off the cards until this one is over."""
+    uuids = [gpu.uuid for gpu in box.gpus]
+    lease = acquire(uuids, folder=lease_folder(environ), wait=wait, say=_say)
+    config.add_cleanup(lease.release)
+
+
+def _say(words: str) -> None:
+    """Tell at once, before there is a terminal reporter."""
+    sys.stderr.write(f"cudaboot: {words}\n")
+    sys.stderr.flush()
 
 
 def _suite(config: pytest.Config, settings: Settings) -> prepare.Suite:

@@ -125,7 +125,7 @@ class Worker:
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_sessionfinish(self) -> None:
-        self.devices.retire()
+        self.devices.leave()
 
 
 class XdistWorker:

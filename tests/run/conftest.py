@@ -26,6 +26,8 @@ def gate(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> Gate:
         monkeypatch.setenv(name, "")
         monkeypatch.delenv(name)
     monkeypatch.setenv("PYTHONPATH", str(ROOT))
+    # Two runs of these tests on one machine have the same cards, and must not wait for each other.
+    monkeypatch.setenv("CUDABOOT_LEASE_DIR", str(pytester.path / "leases"))
     return Gate(pytester)
 
 
