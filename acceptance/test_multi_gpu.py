@@ -84,7 +84,7 @@ def test_the_documented_command_runs_on_the_workers_own_card(
 ) -> None:
     words = documented("CUDA_VISIBLE_DEVICES=0 ./trainer linear")
 
-    done = run(["env", *words, "--steps", "2"], cwd=checkout, env={"PJRT_PLUGIN": str(pjrt_plugin)})
+    done = run([*words, "--steps", "2"], cwd=checkout, env={"PJRT_PLUGIN": str(pjrt_plugin)})
 
     header = Trained.read(done).header
     evidence.ran_on(header["platform"], [header["device"]])

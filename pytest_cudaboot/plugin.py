@@ -27,7 +27,9 @@ def pytest_load_initial_conftests(early_config: pytest.Config, args: list[str]) 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_configure(config: pytest.Config) -> None:
-    config.addinivalue_line("markers", "spec(id, role='check'): the test speaks for this spec of the catalogue")
+    config.addinivalue_line(
+        "markers", "spec(id, role='check'): the test speaks for this spec of the catalogue"
+    )
     if _asked(config):
         from pytest_cudaboot.run import startup
 

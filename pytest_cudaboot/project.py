@@ -75,9 +75,13 @@ def find_document(path: Path, wanted: str | None = None) -> Path | None:
 
 
 def describe(project: Project, environ: Mapping[str, str]) -> Json:
-    """The project's identity for the verdict: commit, dirtiness, and a hash over its artifacts."""
-    commit = _git(project.path, environ, "rev-parse", "HEAD")
-    changes = _git(project.path, environ, "status", "--porcelain", "--", ".")
+    """The project's identity for the verdict: commit, dirtiness, and a hash of each artifact.
+
+    A folder that lies in somebody else's checkout without being of it, such as an installed package, has no commit.
+    """
+    tracked = bool(_git(project.path, environ, "ls-files", "--", "ffi"))
+    commit = _git(project.path, environ, "rev-parse", "HEAD") if tracked else None
+    changes = _git(project.path, environ, "status", "--porcelain", "--", ".") if tracked else None
     return {
         "path": str(project.path),
         "name": project.name,

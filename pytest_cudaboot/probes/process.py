@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
 KILL_SECONDS = 5.0
+_NOT_TOLD = ("PYTEST_", "CUDABOOT_RUN", "CUDABOOT_LANE")  # a recipe is for a shell, where they mean nothing
 TAIL_CHARS = 4000
 
 # Where util-linux's setpriv is missing: ask for the same, check that nobody died in between, become the program.
@@ -192,7 +193,7 @@ def environment_changes(env: Mapping[str, str]) -> dict[str, str | None]:
     first = _first_environment()
     changes: dict[str, str | None] = {name: value for name, value in env.items() if first.get(name) != value}
     changes.update(dict.fromkeys(name for name in first if name not in env))
-    return {name: changes[name] for name in sorted(changes) if not name.startswith("PYTEST_")}
+    return {name: changes[name] for name in sorted(changes) if not name.startswith(_NOT_TOLD)}
 
 
 def recipe(argv: Sequence[str], *, cwd: str | os.PathLike[str], env_changes: Mapping[str, str | None]) -> str:

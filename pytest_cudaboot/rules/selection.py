@@ -18,6 +18,8 @@ _RANGE = re.compile(r"(0|[1-9][0-9]*)-(0|[1-9][0-9]*)", re.ASCII)
 _UUID = re.compile(r"GPU-.+")
 _PCI = re.compile(r"(?:([0-9a-f]{4,8}):)?([0-9a-f]{2}):([0-9a-f]{2})\.([0-7])", re.ASCII | re.IGNORECASE)
 _WORDS = ("none", "auto", "all")
+_ASSIGNMENT = re.compile(r"[A-Za-z_][A-Za-z0-9_]*=")
+_INDICES = re.compile(r"[0-9]+(,[0-9]+)*", re.ASCII)
 GRAMMAR = "none, auto, all, or a list of index, A-B, UUID (GPU-...) or PCI bus id"
 _DROPPED = ("XLA_FLAGS", "XLA_CLIENT_MEM_FRACTION")
 _DROPPED_PREFIX = "XLA_PYTHON_CLIENT_"
@@ -194,3 +196,16 @@ def pin_environment(environ: Mapping[str, str], gpu: Gpu | None) -> dict[str, st
         "CUDA_VISIBLE_DEVICES": gpu.uuid if gpu is not None else "",
         "CUDA_DEVICE_ORDER": "PCI_BUS_ID",
     }
+
+
+def rebound(words: Sequence[str], gpu: Gpu | None) -> tuple[dict[str, str], tuple[str, ...]]:
+    """A documented command's leading `NAME=VALUE` words, and the rest of it.
+
+    The literal index in `CUDA_VISIBLE_DEVICES=0` means the worker's own card: taken as it is printed, the workers of
+    all cards would share card 0.
+    """
+    count = next((place for place, word in enumerate(words) if not _ASSIGNMENT.match(word)), len(words))
+    pairs = dict(word.split("=", 1) for word in words[:count])
+    if _INDICES.fullmatch(pairs.get("CUDA_VISIBLE_DEVICES", "")):
+        pairs["CUDA_VISIBLE_DEVICES"] = gpu.uuid if gpu is not None else ""
+    return pairs, tuple(words[count:])

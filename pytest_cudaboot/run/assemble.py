@@ -65,6 +65,7 @@ class Parts:
     environ: Mapping[str, str]
     run: RunId
     project: Project
+    identity: Json
     plugin: Plugin
     catalog: Catalog | None
     scope: Scope
@@ -99,6 +100,8 @@ def assemble(
     project = find_project(settings.project, config.rootpath, settings.document)
     plugin = find_plugin(project, box, environ)
     catalog = load_catalog(suite.catalog) if suite.catalog else None
+    identity = describe(project, environ)
+    met = conditions(project, plugin, box, environ, commit=identity["commit"] is not None)
     parts = Parts(
         config=config,
         settings=settings,
@@ -109,7 +112,8 @@ def assemble(
         project=project,
         plugin=plugin,
         catalog=catalog,
-        scope=_scope(catalog, settings, conditions(project, plugin, box, environ), len(box.gpus)),
+        identity=identity,
+        scope=_scope(catalog, settings, met, len(box.gpus)),
         waivers=load_waivers(settings.waivers) if settings.waivers else (),
     )
     made = _plan(parts)
@@ -149,21 +153,27 @@ def _found(search: Callable[[], toolchain.Found]) -> Plugin:
 
 
 def conditions(
-    project: Project, plugin: Plugin, box: Box, environ: Mapping[str, str]
+    project: Project, plugin: Plugin, box: Box, environ: Mapping[str, str], *, commit: bool
 ) -> dict[str, str | None]:
-    """Each condition of scope: None where it holds, else why not."""
-    missing = plugin.facts.get("absence")
+    """Each condition of scope: None where it holds, else why not, in a few words."""
+    missing = _short(plugin)
     on_cards = bool(box.gpus)
     return {
         "gpu": None if on_cards else NO_CARD,
         "device": missing,
-        "cuda-plugin": find_cuda_plugin(project, box, environ).facts.get("absence"),
+        "cuda-plugin": _short(find_cuda_plugin(project, box, environ)),
         "cpu-plugin": "the run is on cards" if on_cards else missing,
         "compiler": None if shutil.which("iree-compile", path=environ.get("PATH")) else "no iree-compile",
-        "git": None if (project.path / ".git").exists() else "the project is no checkout",
+        "git": None if commit else "the project is no checkout",
         "lean": None if _lakefile(project) else "no lakefile",
         "iree-build": None if environ.get("IREE_BUILD") else "no IREE build tree",
     }
+
+
+def _short(plugin: Plugin) -> str | None:
+    """Why there is no plugin, without the places that were tried."""
+    absence = plugin.facts.get("absence")
+    return str(absence).partition(";")[0] if absence else None
 
 
 def _lakefile(project: Project) -> bool:
@@ -223,7 +233,7 @@ def _record(parts: Parts) -> RunRecord:
         scope_partly=parts.scope.partly,
         unmet=parts.scope.unmet,
         simulated=parts.box.simulated,
-        project=describe(parts.project, parts.environ),
+        project=parts.identity,
         catalog=_catalog_facts(parts.catalog),
         box=parts.box.facts,
         toolchain={"plugin": plugin, "python": sys.version.split()[0], "pytest": pytest.__version__},

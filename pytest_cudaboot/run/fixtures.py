@@ -15,6 +15,7 @@ from pytest_cudaboot.errors import CanarySilentError, CudabootError, NotAsDocume
 from pytest_cudaboot.model import CellKey, Gpu
 from pytest_cudaboot.probes.process import Completed, ProcessGroup, run_command, start_process
 from pytest_cudaboot.project import Project, find_project
+from pytest_cudaboot.rules.selection import rebound
 from pytest_cudaboot.run.devices import LowererHandle, SessionHandle
 from pytest_cudaboot.run.evidence import KEY, Evidence
 from pytest_cudaboot.run.nets import Net, load_net
@@ -40,15 +41,18 @@ class Runner:
     ) -> Completed:
         """Run it to its end.
 
+        :param argv: as a shell has it: `NAME=VALUE` words may come first, and the literal index of a documented
+            `CUDA_VISIBLE_DEVICES=0` is rebound to this worker's card.
         :param cwd: working directory; the test's own folder if not given.
         :param env: changes to the pinned environment; None unsets a variable.
         :param device: whether it may touch the card. If so, the warm device process leaves the card first; if
             not, the card is hidden from it.
         :raises CommandError: a recipe to run it again, if it fails and `check` is set.
         """
-        changed = self._begin(env, device=device)
+        assigned, words = rebound([os.fspath(word) for word in argv], self._worker.gpu)
+        changed = self._begin({**assigned, **(env or {})}, device=device)
         return run_command(
-            argv,
+            words,
             cwd=cwd or self._cwd,
             env=changed,
             budget=self._evidence.left,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,6 +18,7 @@ SUITE_FILES = "test_*.py"
 CATALOG = "catalog.toml"
 RESTARTS_PER_WORKER = 8
 HOST_WORKERS_MAX = 4
+THREADS = "OPENBLAS_NUM_THREADS"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -89,10 +90,15 @@ def host_workers(cpus: int, cards: int) -> int:
     return max(1, min(HOST_WORKERS_MAX, share))
 
 
-def pins(gpus: Sequence[Gpu], hosts: int) -> tuple[dict[str, str], ...]:
-    """One environment a worker: each card once, then the host workers, who see no card."""
-    cards = [{LANE_VARIABLE: gpu.uuid, "CUDA_VISIBLE_DEVICES": gpu.uuid} for gpu in gpus]
-    return (*cards, *({LANE_VARIABLE: HOST, "CUDA_VISIBLE_DEVICES": ""} for _ in range(hosts)))
+def pins(gpus: Sequence[Gpu], hosts: int, environ: Mapping[str, str]) -> tuple[dict[str, str], ...]:
+    """One environment a worker: each card once, then the host workers, who see no card.
+
+    A worker computes oracles beside others that do, so its NumPy keeps to one core unless told otherwise.
+    """
+    threads = {THREADS: environ.get(THREADS, "1")}
+    cards = [{**threads, LANE_VARIABLE: gpu.uuid, "CUDA_VISIBLE_DEVICES": gpu.uuid} for gpu in gpus]
+    host = {**threads, LANE_VARIABLE: HOST, "CUDA_VISIBLE_DEVICES": ""}
+    return (*cards, *(dict(host) for _ in range(hosts)))
 
 
 def insert(early_config: pytest.Config, args: list[str], extra: Sequence[str]) -> None:

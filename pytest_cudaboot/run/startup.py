@@ -19,7 +19,7 @@ from pytest_cudaboot.probes.lease import acquire, lease_folder
 from pytest_cudaboot.probes.parent import die_with
 from pytest_cudaboot.report.files import Claim
 from pytest_cudaboot.rules.catalog import load_catalog
-from pytest_cudaboot.run import prepare
+from pytest_cudaboot.run import prepare, rootdir
 from pytest_cudaboot.run.assemble import Assembly, RunId, assemble
 from pytest_cudaboot.run.box import Box, choose
 from pytest_cudaboot.run.controller import Controller
@@ -56,6 +56,7 @@ def before_conftests(
     config: pytest.Config, args: list[str], environ: MutableMapping[str, str], *, worker: bool
 ) -> None:
     """Name the suite in every process; in the controller decide everything, and how many workers there are."""
+    rootdir.correct(config, args)
     try:
         if worker:
             prepare.insert(config, args, _suite(config, read_settings(config)).arguments)
@@ -108,7 +109,7 @@ def _decide(
     assembly = assemble(config, settings, suite, box, environ, run)
     if hosts:
         args[:0] = prepare.worker_arguments(len(box.gpus), hosts)
-    pins = prepare.pins(box.gpus, hosts) if hosts else ()
+    pins = prepare.pins(box.gpus, hosts, environ) if hosts else ()
     config.stash[START] = Start(assembly=assembly, box=box, pins=pins, claim=claim)
     prepare.insert(config, args, suite.arguments)
 
@@ -161,7 +162,7 @@ def _configure_controller(config: pytest.Config, start: Start, environ: MutableM
         return
     from pytest_cudaboot.run.inprocess import InProcess
 
-    environ.update(prepare.pins(plan.gpus, 1)[0])
+    environ.update(prepare.pins(plan.gpus, 1, environ)[0])
     worker = _register_worker(config, plan, IN_PROCESS, environ)
     config.pluginmanager.register(InProcess(controller, worker), "cudaboot-in-process")
 

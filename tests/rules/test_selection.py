@@ -8,7 +8,7 @@ import pytest
 
 from pytest_cudaboot.errors import BoxError, SelectionError
 from pytest_cudaboot.model import Gpu
-from pytest_cudaboot.rules.selection import pin_environment, select
+from pytest_cudaboot.rules.selection import pin_environment, rebound, select
 from tests.rules.builders import A, B, C
 
 CARDS = (A, B, C)
@@ -150,3 +150,31 @@ def test_a_process_without_a_card_sees_none() -> None:
 @pytest.mark.parametrize("name", ["XLA_FLAGS", "XLA_PYTHON_CLIENT_MEM_FRACTION", "XLA_CLIENT_MEM_FRACTION"])
 def test_what_changes_xla_behind_a_spec_is_dropped(name: str) -> None:
     assert name not in pin_environment({name: "1"}, A)
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        pytest.param(
+            "CUDA_VISIBLE_DEVICES=0 ./t data", {"CUDA_VISIBLE_DEVICES": A.uuid}, id="the literal index"
+        ),
+        pytest.param(
+            "CUDA_VISIBLE_DEVICES=0,1 ./t data", {"CUDA_VISIBLE_DEVICES": A.uuid}, id="a list of them"
+        ),
+        pytest.param(
+            "CUDA_VISIBLE_DEVICES=GPU-x ./t data", {"CUDA_VISIBLE_DEVICES": "GPU-x"}, id="a UUID stays"
+        ),
+        pytest.param("X=1 Y= ./t data", {"X": "1", "Y": ""}, id="other variables"),
+        pytest.param("./t data", {}, id="no variable"),
+    ],
+)
+def test_a_documented_command_is_rebound_to_the_workers_card(words: str, expected: dict[str, str]) -> None:
+    assert rebound(words.split(), A) == (expected, ("./t", "data"))
+
+
+def test_an_assignment_behind_the_command_is_its_argument() -> None:
+    assert rebound(["./t", "CUDA_VISIBLE_DEVICES=0"], A) == ({}, ("./t", "CUDA_VISIBLE_DEVICES=0"))
+
+
+def test_without_a_card_the_literal_index_is_no_card() -> None:
+    assert rebound(["CUDA_VISIBLE_DEVICES=0", "./t"], None) == ({"CUDA_VISIBLE_DEVICES": ""}, ("./t",))

@@ -13,7 +13,7 @@ from pytest_cudaboot.probes.nvml import NvmlView
 from pytest_cudaboot.run import fixtures, inprocess, scheduler, startup  # noqa: F401 - the import is the point
 from tests.run.gate import ROOT, Gate
 
-PINNED = ("CUDA_VISIBLE_DEVICES", "CUDABOOT_LANE", "CUDABOOT_RUN")
+PINNED = ("CUDA_VISIBLE_DEVICES", "CUDABOOT_LANE", "CUDABOOT_RUN", "OPENBLAS_NUM_THREADS")
 
 
 @pytest.fixture
