@@ -134,10 +134,11 @@ def cards_used_by(pid: int) -> dict[str, int | None] | None:
     import pynvml
 
     with _session():
-        handles = [pynvml.nvmlDeviceGetHandleByIndex(i) for i in range(pynvml.nvmlDeviceGetCount())]
+        handles = [_handle(index) for index in range(pynvml.nvmlDeviceGetCount())]
         used = {
             str(pynvml.nvmlDeviceGetUUID(handle)): process.usedGpuMemory
             for handle in handles
+            if handle is not None
             for process in pynvml.nvmlDeviceGetComputeRunningProcesses(handle)
             if process.pid == pid
         }
