@@ -16,7 +16,7 @@ def records(done: subprocess.CompletedProcess[str]) -> list[Json]:
     return [json.loads(line) for line in done.stdout.splitlines()]
 
 
-@pytest.mark.parametrize("net", ["linear", "mlp"])
+@pytest.mark.parametrize("net", ["cnn", "linear", "mlp"])
 def test_it_trains(trainer: Path, root: Path, data: Path, real_plugin: Path, net: str) -> None:
     header, *steps, end = records(
         train(trainer, root, real_plugin, net, str(data), "--steps", "60", "--lr", "0.1")
@@ -25,7 +25,7 @@ def test_it_trains(trainer: Path, root: Path, data: Path, real_plugin: Path, net
     assert (header["kind"], header["net"], header["lowerer"]) == ("header", net, "xla")
     assert header["shim"] == str(root / "ffi/libpjrt_ffi.so")
     assert (header["device"], header["platform"]) == ("cpu", "cpu")
-    assert header["parameters"] == {"linear": 7850, "mlp": 109386}[net]
+    assert header["parameters"] == {"cnn": 4266, "linear": 7850, "mlp": 109386}[net]
     assert [(s["kind"], s["step"]) for s in steps] == [("step", i) for i in range(60)]
     assert steps[-1]["loss"] < steps[0]["loss"] / 4
     assert all(s["update_norm"] > 0 for s in steps)
@@ -38,7 +38,14 @@ def test_header_describes_the_program(trainer: Path, root: Path, data: Path, cpu
 
     header = records(train(trainer, root, cpu_plugin, *argv))[0]
 
-    assert header["config"] == {"steps": 1, "seed": 9, "lr": 0.25, "batch": 128}
+    assert header["config"] == {
+        "steps": 1,
+        "seed": 9,
+        "lr": 0.25,
+        "schedule": "constant",
+        "shift": 0,
+        "batch": 128,
+    }
     assert {k: header["dataset"][k] for k in ("train_images", "test_images", "rows", "columns")} == {
         "train_images": 300,
         "test_images": 150,
@@ -70,6 +77,33 @@ def test_learning_rate_of_zero_moves_nothing(trainer: Path, root: Path, data: Pa
 
     assert all(s["update_norm"] == 0 for s in steps)
     assert end["accuracy"] < 0.5
+
+
+def test_tent_rises_and_falls(trainer: Path, root: Path, data: Path, cpu_plugin: Path) -> None:
+    """A linear net on images that hardly change its gradient moves about as far as its rate says."""
+    argv = ("linear", str(data), "--steps", "20", "--lr", "1e-4", "--schedule", "tent")
+
+    header, *steps, _ = records(train(trainer, root, cpu_plugin, *argv))
+    moved = [s["update_norm"] for s in steps]
+
+    assert header["config"]["schedule"] == "tent"
+    assert moved[0] == pytest.approx(moved[2] / 3, rel=0.1)
+    assert moved[-1] == pytest.approx(moved[3] / 17, rel=0.1)
+    assert max(moved[:2] + moved[4:]) < max(moved[2:4])
+
+
+def test_shift_moves_the_images_that_are_trained_on(
+    trainer: Path, root: Path, data: Path, cpu_plugin: Path
+) -> None:
+    losses = {}
+    for shift in ("0", "3"):
+        argv = ("linear", str(data), "--steps", "40", "--shift", shift)
+        header, *steps, end = records(train(trainer, root, cpu_plugin, *argv))
+        losses[shift] = steps[-1]["loss"]
+        assert header["config"]["shift"] == int(shift)
+        assert end["accuracy"] > 0.9  # what is held out stays where it is
+
+    assert losses["3"] > 1.5 * losses["0"]
 
 
 def test_explosion_is_no_success(trainer: Path, root: Path, data: Path, cpu_plugin: Path) -> None:

@@ -8,6 +8,8 @@ from typing import Any
 
 import pytest
 
+from pytest_cudaboot.errors import DataError
+from pytest_cudaboot.probes.datasets import read_layout
 from tests.ffi.helpers import DATA_NAMES, fake_driver, images, run, train
 
 
@@ -81,6 +83,29 @@ def test_missing_file(trainer: Path, root: Path, data: Path, tiny: Path, name: s
     assert f"{data / name}-ubyte: No such file or directory" in done.stderr
 
 
+def test_dangling_link_is_named_with_its_target(trainer: Path, root: Path, data: Path, tiny: Path) -> None:
+    labels = data / "train-labels-idx1-ubyte"
+    labels.unlink()
+    labels.symlink_to("/mnt/gone/labels")
+
+    done = train(trainer, root, tiny, "linear", str(data))
+
+    assert (done.returncode, done.stdout) == (1, "")
+    assert f"{labels}: a link to '/mnt/gone/labels', which does not exist" in done.stderr
+
+
+@pytest.mark.parametrize("case", [case for case in BROKEN_DATA if case != "huge"])
+def test_the_gate_refuses_broken_data_in_the_same_words(data: Path, case: str) -> None:
+    """Who reads the verdict and who reads the trainer see one sentence."""
+    name, change, words = BROKEN_DATA[case]
+    edit(data, name, change)
+
+    with pytest.raises(DataError) as refusal:
+        read_layout(data, "mnist")
+
+    assert str(refusal.value).startswith(f"{data / name}-ubyte: {words}")
+
+
 def test_images_of_another_size(trainer: Path, root: Path, data: Path, tiny: Path) -> None:
     for name in ("train-images-idx3", "t10k-images-idx3"):
         edit(data, name, lambda c: c[:8] + struct.pack(">2I", 14, 56) + c[16:])
@@ -145,6 +170,9 @@ USAGE = [
     ("linear", "data", "--lr", "-1"),
     ("linear", "data", "--lr", "nan"),
     ("linear", "data", "--seed", "-3"),
+    ("linear", "data", "--shift", "-1"),
+    ("linear", "data", "--shift", "100"),
+    ("linear", "data", "--schedule", "cosine"),
     ("linear", "data", "--epochs", "3"),
 ]
 
