@@ -119,6 +119,7 @@ def examine(places: Places) -> Facts:
         gpus=view.gpus,
         mig=view.mig,
         mask=places.environ.get("CUDA_VISIBLE_DEVICES"),
+        order=places.environ.get("CUDA_DEVICE_ORDER"),
         bus=tuple(card.address for card in bus),
         unnamed=tuple(card.address for card in bus if card.address not in named),
         container=pci.in_container(root),

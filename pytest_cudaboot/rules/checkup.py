@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import shlex
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -93,23 +94,35 @@ def _cards(facts: Facts) -> Iterator[Line]:
         yield Line(what="cards", state=State.MISSING, detail="none; `auto` runs on the CPU", needed=False)
         return
     try:
-        chosen = select("auto", facts.gpus, mask=facts.mask, hardware=bool(facts.bus))
+        chosen = _visible(facts)
     except BoxError:
         yield Line(what="cards", state=State.MISSING, detail="NVML names none")
         return
     except SelectionError as error:
         yield Line(what="cards", state=State.WRONG, detail=str(error), fix="unset CUDA_VISIBLE_DEVICES")
         return
-    hidden = len(facts.gpus) - len(chosen)
-    aside = f"\n{hidden} more behind CUDA_VISIBLE_DEVICES={facts.mask!r}" if hidden else ""
-    detail = "\n".join(f"{gpu.index} = {gpu.uuid} {gpu.name} at {gpu.pci}" for gpu in chosen) + aside
-    yield Line(what="cards", state=State.FOUND, detail=detail)
+    shown = "\n".join(f"{gpu.index} = {gpu.uuid} {gpu.name} at {gpu.pci}" for gpu in chosen)
+    yield Line(what="cards", state=State.FOUND, detail=shown + _aside(facts, len(chosen)))
     for gpu in chosen:
         if gpu.uuid in facts.mig:
             detail = f"{gpu.uuid} is in MIG mode; only whole cards can be gated"
-            yield Line(
-                what="cards", state=State.WRONG, detail=detail, fix=f"sudo nvidia-smi -i {gpu.uuid} -mig 0"
-            )
+            fix = f"sudo nvidia-smi -i {gpu.uuid} -mig 0"
+            yield Line(what="cards", state=State.WRONG, detail=detail, fix=fix)
+
+
+def _visible(facts: Facts) -> tuple[Gpu, ...]:
+    """The cards that `auto` takes, or all that it may take."""
+    mask = None if facts.unclear else facts.mask
+    return select("auto", facts.gpus, mask=mask, hardware=bool(facts.bus))
+
+
+def _aside(facts: Facts, chosen: int) -> str:
+    """What the mask does to the cards."""
+    if facts.unclear:
+        why = "only CUDA knows, for it numbers cards of several kinds its own way"
+        return f"\nwhich of them CUDA_VISIBLE_DEVICES={facts.mask!r} means {why}"
+    hidden = len(facts.gpus) - chosen
+    return f"\n{hidden} more behind CUDA_VISIBLE_DEVICES={facts.mask!r}" if hidden else ""
 
 
 def _bus(facts: Facts) -> Iterator[Line]:
@@ -210,21 +223,16 @@ def _leases(facts: Facts) -> Iterator[Line]:
     elif not facts.held and facts.gpus:
         yield Line(what="leases", state=State.FOUND, detail="no run has any of these cards")
     for uuid, why in facts.held:
-        chosen = facts.mask is None or uuid in {gpu.uuid for gpu in _visible(facts)}
+        fix = "pytest --gpus auto --cudaboot-wait 600"
         yield Line(
-            what="leases",
-            state=State.HELD,
-            detail=f"{uuid} {why}",
-            needed=chosen,
-            fix="pytest --gpus auto --cudaboot-wait 600",
+            what="leases", state=State.HELD, detail=f"{uuid} {why}", needed=_wanted(uuid, facts), fix=fix
         )
 
 
-def _visible(facts: Facts) -> tuple[Gpu, ...]:
-    try:
-        return select("auto", facts.gpus, mask=facts.mask, hardware=bool(facts.bus))
-    except (BoxError, SelectionError):
-        return ()
+def _wanted(uuid: str, facts: Facts) -> bool:
+    with contextlib.suppress(BoxError, SelectionError):
+        return uuid in {gpu.uuid for gpu in _visible(facts)}
+    return False
 
 
 def _absent(what: str, tool: Tool, *, needed: bool, fix: str) -> Line:

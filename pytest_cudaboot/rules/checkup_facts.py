@@ -62,6 +62,7 @@ class Facts:
     """Everything that was looked at.
 
     :param absence: why there is no driver; `failure` how NVML fails.
+    :param mask: `CUDA_VISIBLE_DEVICES`, and `order` `CUDA_DEVICE_ORDER`.
     :param bus: NVIDIA cards on the PCI bus, as sysfs names them.
     :param unnamed: those of them that NVML does not name.
     :param held: cards in use, each with who has it; `lease_problem` why that can not be known.
@@ -74,6 +75,7 @@ class Facts:
     gpus: tuple[Gpu, ...]
     mig: tuple[str, ...]
     mask: str | None
+    order: str | None
     bus: tuple[str, ...]
     unnamed: tuple[str, ...]
     container: bool
@@ -90,3 +92,10 @@ class Facts:
     def on_cards(self) -> bool:
         """Whether `auto` means cards here: wherever there is hardware, or a driver that names some."""
         return bool(self.bus or self.gpus)
+
+    @property
+    def unclear(self) -> bool:
+        """Whether only CUDA knows what the mask means: it numbers cards of several kinds in an order of its own."""
+        kinds = {gpu.name for gpu in self.gpus}
+        indexed = any(entry.strip().isdigit() for entry in (self.mask or "").split(","))
+        return len(kinds) > 1 and indexed and self.order != "PCI_BUS_ID"
