@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.metadata
 import re
+import shlex
 import shutil
 import sys
 from collections.abc import Callable
@@ -19,15 +20,21 @@ from pytest_cudaboot.probes import elf
 from pytest_cudaboot.probes.process import Completed
 from pytest_cudaboot.probes.toolchain import distribution_of
 from pytest_cudaboot.project import Project, suite_root
+from pytest_cudaboot.rules.document import code_blocks
 from pytest_cudaboot.run.devices import LowererHandle, SessionHandle
+from pytest_cudaboot.run.evidence import Evidence
 from pytest_cudaboot.run.fixtures import Runner
 from pytest_cudaboot.run.nets import Net, load_net
+
+from .conftest import Trained
 
 SEED = 21
 C_LIBRARY = {"libc.so.6", "libdl.so.2", "libm.so.6", "ld-linux-x86-64.so.2", "ld-linux-aarch64.so.1"}
 PLUGIN_FOLDERS = re.compile(r"(jax_plugins|xla_plugins)/xla_\w+/|[\w.-]+\.dist-info/")
 WARNINGS = ("-Wall", "-Wextra", "-Werror")
 GUARD = 1
+# What a bare environment lacks, in the loader's words or in the plugin's.
+LACKING = re.compile(r"lib\w+\.so[\w.]*(?=: cannot open)|No visible GPU devices")
 
 
 # > What the second line installs is the PJRT plugin alone: no `jax`, no `jaxlib`, and nothing that it requires
@@ -65,6 +72,27 @@ def test_the_plugin_installs_without_a_compiler(run: Runner, tmp_path: Path, pac
         package
     ]
     assert len(list((tmp_path / "bare").rglob("xla_cuda_plugin.so"))) == 1
+
+
+# > CUDA_VISIBLE_DEVICES=0 ./trainer linear data
+@pytest.mark.spec("fast.block-verbatim")
+def test_the_lines_as_they_are_printed(
+    run: Runner, sources: Path, document_text: str, device: str, evidence: Evidence
+) -> None:
+    lines = code_blocks(document_text, "bash")[0].text.splitlines()
+    *setup, last = [line for line in lines if line.strip()]
+
+    run(["bash", "-euc", "\n".join(setup)], cwd=sources, device=False)
+    done = run(shlex.split(last, comments=True), cwd=sources, env={"PJRT_PLUGIN": None}, check=False)
+
+    evidence.measure(lines=len(lines), lacks=sorted(set(LACKING.findall(done.stderr))))
+    if device == "cpu":
+        assert "No visible GPU devices" in done.stderr or LACKING.search(done.stderr), done.stderr
+        return
+    assert done.returncode == 0, done.stderr
+    trained = Trained.read(done)
+    evidence.ran_on(trained.header["platform"], [trained.header["device"]])
+    assert trained.header["device"] == device
 
 
 # > gcc -fPIC -O2 -shared ffi/pjrt_ffi.c -ldl -o ffi/libpjrt_ffi.so

@@ -10,18 +10,32 @@ from pathlib import Path
 
 import pytest
 
-from pytest_cudaboot.errors import PinError
+from pytest_cudaboot.errors import LeaseError, PinError
 from pytest_cudaboot.model import Gpu
 from pytest_cudaboot.probes import nvml
+from pytest_cudaboot.probes.lease import acquire, lease_folder, obstacles
 from pytest_cudaboot.project import Project
 from pytest_cudaboot.run.evidence import Evidence
 from pytest_cudaboot.run.fixtures import Runner
+from pytest_cudaboot.run.worker import WORKER
 
 from .conftest import CudaView, Trained, Training
 
 DEVICE_LIST = re.compile(r"CUDA_VISIBLE_DEVICES=[\"']?(\d+(?:,\d+)+)")
 SCRIPTS = ("*.sh", "*.py", "*.md", "*.conf", "*.toml", "*.ini", "*.yml", "*.yaml", "Makefile")
 OVERLAP = 30.0  # seconds that one card's process waits for the others'
+
+
+@pytest.fixture
+def leases(request: pytest.FixtureRequest) -> Path:
+    """Where the machine's leases lie."""
+    return lease_folder(request.config.stash[WORKER].environ)
+
+
+@pytest.fixture
+def controller(request: pytest.FixtureRequest) -> int:
+    """The process that this run was started as."""
+    return int(request.config.stash[WORKER].plan.controller)
 
 
 # > each pinned by `CUDA_VISIBLE_DEVICES`, best to a UUID
@@ -99,6 +113,24 @@ def test_the_literal_index_would_put_two_workers_on_one_card(
 
     with pytest.raises(PinError, match=f"was pinned to \\['{gpu.uuid}'\\]"):
         cuda_view(mask=gpus[shared].uuid, expected=[gpu.uuid])
+
+
+# > Leave none unpinned: XLA makes an allocator for every card that it sees.
+@pytest.mark.spec("multi.two-xla")
+def test_the_card_is_leased_to_this_run(gpu: Gpu, leases: Path, controller: int, evidence: Evidence) -> None:
+    (obstacle,) = obstacles([gpu.uuid], folder=leases)
+
+    evidence.ran_on("cuda", [gpu.uuid])
+    evidence.measure(**{f"leased_{gpu.uuid[:12]}": obstacle.why})
+    assert re.search(rf"\bpid {controller}\b", obstacle.why)
+
+
+@pytest.mark.spec("multi.two-xla", role="canary")
+def test_another_run_would_be_refused(gpu: Gpu, leases: Path, evidence: Evidence) -> None:
+    evidence.act()
+
+    with pytest.raises(LeaseError, match=rf"{gpu.uuid} is leased by pid \d+"):
+        acquire([gpu.uuid], folder=leases, wait=0.0)
 
 
 @pytest.mark.spec("multi.mask-lists")
