@@ -25,7 +25,7 @@ def test_it_trains(trainer: Path, root: Path, data: Path, real_plugin: Path, net
     assert (header["kind"], header["net"], header["lowerer"]) == ("header", net, "xla")
     assert header["shim"] == str(root / "ffi/libpjrt_ffi.so")
     assert (header["device"], header["platform"]) == ("cpu", "cpu")
-    assert header["parameters"] == {"cnn": 4266, "linear": 7850, "mlp": 109386}[net]
+    assert header["parameters"] == {"cnn": 9536, "linear": 7850, "mlp": 109386}[net]
     assert [(s["kind"], s["step"]) for s in steps] == [("step", i) for i in range(60)]
     assert steps[-1]["loss"] < steps[0]["loss"] / 4
     assert all(s["update_norm"] > 0 for s in steps)

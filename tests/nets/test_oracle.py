@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import importlib.util
 import math
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -23,10 +25,11 @@ def test_gradients_agree_with_finite_differences(entry: str) -> None:
     rng = np.random.default_rng(7)
     inputs: list[oracle.Array] = [array.astype(np.float64) for array in oracle.inputs(entry, 7)]
     outputs = oracle.ORACLES[entry](inputs)
-    width = 1e-6
+    width = 1e-5
     for out, into in oracle.UPDATES[entry].items():
         gradient = (inputs[into] - outputs[out]) / inputs[oracle.RATE[entry]]
         direction = gradient + rng.standard_normal(gradient.shape) * np.sqrt(np.square(gradient).mean())
+        direction /= np.linalg.norm(direction)
         losses = [
             loss(entry, [*inputs[:into], inputs[into] + way * direction, *inputs[into + 1 :]])
             for way in (width, -width)
@@ -99,6 +102,79 @@ def test_hidden_units_keep_away_from_the_corner_of_relu() -> None:
     second = np.maximum(first, 0.0) @ w1 + b1
     for total in (first, second):
         assert np.abs(total).min() > 0.9 * oracle.MARGIN * np.sqrt(np.square(total).mean())
+
+
+def cut(array: oracle.Array) -> oracle.Float64:
+    """What TF32 leaves of it: ten bits of the mantissa, rounded."""
+    bits = np.ascontiguousarray(array, dtype=np.float32).view(np.uint32) + np.uint32(0x1000)
+    return (bits & np.uint32(0xFFFFE000)).view(np.float32).astype(np.float64)
+
+
+def choices(net: str, inputs: list[oracle.Array], rounded: Callable[[oracle.Array], oracle.Float64]) -> Any:
+    """Which units are on, and where in its window each of them is, when every product's factors are rounded."""
+    value, *parameters = (array.astype(np.float64) for array in inputs)
+    rest, made = iter(parameters), []
+    for layer in oracle.NETS[net]:
+        own = [next(rest) for _ in layer.shapes()]
+        if own:
+            value = layer.forward(rounded(value), [rounded(own[0]), own[1]])
+        else:
+            # A slope of ones comes back from where the choice fell.
+            made.append(layer.backward(value, [], np.ones_like(layer.forward(value, [])))[1])
+            value = layer.forward(value, [])
+    return made
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("net", ["cnn", "mlp"])
+def test_tf32_switches_no_choice(net: str, seed: int) -> None:
+    inputs: list[oracle.Array] = list(oracle.inputs(f"{net}_fwd", seed))
+
+    exact, rounded = choices(net, inputs, np.asarray), choices(net, inputs, cut)
+
+    assert len(exact) == 2
+    assert all(np.array_equal(a, b) for a, b in zip(exact, rounded, strict=True))
+
+
+def test_without_the_margin_tf32_would_switch_some(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(oracle, "MARGIN", 0.0)
+    inputs: list[oracle.Array] = list(oracle.inputs("cnn_fwd", 0))
+
+    exact, rounded = choices("cnn", inputs, np.asarray), choices("cnn", inputs, cut)
+
+    assert not all(np.array_equal(a, b) for a, b in zip(exact, rounded, strict=True))
+
+
+def test_patches_lie_in_the_middle_and_on_every_edge() -> None:
+    images = oracle.inputs("cnn_fwd", 0)[0].reshape(-1, 28, 28)
+
+    assert images[:, 0].any()
+    assert images[:, -1].any()
+    assert images[:, :, 0].any()
+    assert images[:, :, -1].any()
+    assert (images.reshape(128, -1) > 0).sum(axis=1).max() <= oracle.PATCH**2
+
+
+def test_a_convolution_by_hand() -> None:
+    """The kernel is laid on as it is written, not turned, and sees zeros beyond the edge."""
+    image = np.zeros((1, 1, 4, 4))
+    image[0, 0, 0, 0], image[0, 0, 2, 2] = 1.0, 10.0
+    kernel = np.arange(1.0, 10.0).reshape(1, 1, 3, 3)
+
+    (made,) = oracle.Conv(1, 1).forward(image, [kernel, np.asarray([0.5])])[0]
+
+    assert (made - 0.5).tolist() == [[5, 4, 0, 0], [2, 91, 80, 70], [0, 60, 50, 40], [0, 30, 20, 10]]
+
+
+def test_a_pool_by_hand() -> None:
+    """The slope goes to the first of equals, and nowhere where nothing is above zero."""
+    x = np.asarray([[-1.0, -2.0, 0.0, 3.0], [-3.0, -1.0, 3.0, 1.0]]).reshape(1, 1, 2, 4)
+
+    gradients, slope = oracle.ReluPool().backward(x, [], np.asarray([5.0, 7.0]).reshape(1, 1, 1, 2))
+
+    assert oracle.ReluPool().forward(x, []).ravel().tolist() == [0, 3]
+    assert gradients == []
+    assert slope[0, 0].tolist() == [[0, 0, 0, 7], [0, 0, 0, 0]]
 
 
 def test_other_shapes_are_refused() -> None:

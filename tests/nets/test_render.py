@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -13,7 +14,7 @@ from fixtures.reference.nets import oracle, render
 from pytest_cudaboot.rules.signature import check_artifact
 
 NETS = Path(render.__file__).parent
-ENTRIES = ["linear_fwd", "linear_train_step", "mlp_fwd", "mlp_train_step"]
+ENTRIES = [f"{net}_{part}" for net in ("cnn", "linear", "mlp") for part in ("fwd", "train_step")]
 
 
 def test_the_committed_artifacts_are_what_is_rendered() -> None:
@@ -33,9 +34,11 @@ def test_an_artifact_has_the_oracles_signature(entry: str) -> None:
     ]
 
 
-def test_the_parts_of_a_net_name_their_arguments_in_one_order() -> None:
+@pytest.mark.parametrize("net", ["cnn", "mlp"])
+def test_the_parts_of_a_net_name_their_arguments_in_one_order(net: str) -> None:
     forward, step = (
-        re.findall(r"%(\w+): ", render.artifacts()[f"mlp_{part}.mlir"]) for part in ("fwd", "train_step")
+        re.findall(r"%(\w+): ", render.artifacts()[f"{net}_{part}.mlir"].partition(") -> ")[0])
+        for part in ("fwd", "train_step")
     )
 
     assert forward == ["x", "W0", "b0", "W1", "b1", "W2", "b2"]
@@ -61,7 +64,20 @@ def test_check_names_what_is_stale_or_absent(tmp_path: Path, capsys: pytest.Capt
 
 
 def test_it_runs_as_a_script_without_anything_installed(tmp_path: Path) -> None:
-    argv = [sys.executable, "-I", "-S", str(NETS / "render.py"), "--write", "--folder", str(tmp_path)]
+    """From another folder and another place than the tree's, as in a checkout."""
+    (tmp_path / "nets").mkdir()
+    for part in NETS.glob("*.py"):
+        shutil.copy(part, tmp_path / "nets")
+    made = tmp_path / "made"
+    made.mkdir()
+    argv = [sys.executable, "-I", "-S", str(tmp_path / "nets/render.py"), "--write", "--folder", str(made)]
     subprocess.run(argv, check=True, capture_output=True, cwd=tmp_path)
 
-    assert sorted(path.stem for path in tmp_path.iterdir()) == ENTRIES
+    assert sorted(path.stem for path in made.iterdir()) == ENTRIES
+
+
+def test_cnn_is_made_of_the_operations_that_it_is_there_for() -> None:
+    step = render.artifacts()["cnn_train_step.mlir"]
+
+    assert step.count("stablehlo.convolution") == 2 + 2 + 1  # forward, by each kernel, by the second input
+    assert step.count('"stablehlo.reduce_window"') == step.count('"stablehlo.select_and_scatter"') == 2

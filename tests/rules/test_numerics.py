@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from fixtures.reference.nets.oracle import Float32
     from pytest_cudaboot.rules.numerics import Arrays, Comparison, Float64
 
-STEPS = ["linear_train_step", "mlp_train_step"]
+STEPS = sorted(oracle.RATE)
 BOUNDS = load_tolerances()
 LOOSE = Tolerance(family="dot", device="cpu", median=0.1, p90=0.2, peak=0.5, reason="a test's")
 
@@ -61,7 +61,7 @@ def test_a_coarser_arithmetic_than_the_class_has_is_refused(entry: str, device: 
     inputs = seeded(entry, 3)
 
     with pytest.raises(NumericError, match="the median error"):
-        check(entry, inputs, noisy(entry, inputs, noise), BOUNDS.of("dot", device)).require()
+        check(entry, inputs, noisy(entry, inputs, noise), BOUNDS.of(oracle.FAMILY[entry], device)).require()
 
 
 @pytest.mark.parametrize("device", ["cpu", "cuda", "cuda-strict"])
@@ -71,7 +71,9 @@ def test_every_control_is_refused(entry: str, device: str) -> None:
     want = oracle.ORACLES[entry](inputs)
     updates = oracle.UPDATES[entry]
 
-    names = require_controls(want, want, tolerance=BOUNDS.of("dot", device), inputs=inputs, updates=updates)
+    tolerance = BOUNDS.of(oracle.FAMILY[entry], device)
+
+    names = require_controls(want, want, tolerance=tolerance, inputs=inputs, updates=updates)
 
     assert len(names) == len(want) + len(updates) + 1
     assert names[-1] == "step dropped"
@@ -85,7 +87,7 @@ def test_a_learning_rate_of_zero_is_refused(entry: str) -> None:
     still = oracle.ORACLES[entry](rate_of_zero(inputs, oracle.RATE[entry]))
 
     with pytest.raises(NumericError, match=r"the median error 1 exceeds 0.003"):
-        check(entry, inputs, still, BOUNDS.of("dot", "cuda")).require()
+        check(entry, inputs, still, BOUNDS.of(oracle.FAMILY[entry], "cuda")).require()
 
 
 @pytest.mark.parametrize("entry", STEPS)
