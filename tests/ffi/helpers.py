@@ -55,7 +55,7 @@ def run(
         check=False,
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=300,
     )
 
 

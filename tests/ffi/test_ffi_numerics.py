@@ -9,12 +9,16 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
+from fixtures.reference.nets import oracle
+from pytest_cudaboot.rules.controls import require_controls
+from pytest_cudaboot.rules.numerics import compare
+from pytest_cudaboot.rules.tolerances import load_tolerances
 from tests.ffi.helpers import PLUGINS, Child, Json, create, invoke, site_file, tensor
 
 Array = npt.NDArray[np.float64]
 
 
-def given(array: Array) -> Json:
+def given(array: npt.NDArray[np.floating[Any]]) -> Json:
     return {"dims": list(array.shape), "data": array.astype(np.float32).ravel().tolist()}
 
 
@@ -79,6 +83,25 @@ def test_one_executable_repeats_itself_bit_for_bit(linear: dict[str, Any]) -> No
     first, second, after_release = linear["steps"]
 
     assert first == second == after_release
+
+
+@pytest.mark.parametrize("entry", sorted(oracle.ORACLES))
+def test_every_artifact_agrees_with_its_oracle(
+    child: Child, project: Path, real_plugin: Path, entry: str
+) -> None:
+    """And the comparison accepts nothing that is wrong on purpose."""
+    inputs, updates = oracle.inputs(entry, 11), oracle.UPDATES[entry]
+    want = oracle.ORACLES[entry](inputs)
+    op = invoke(f"m.{entry}", [given(array) for array in inputs], [array.size for array in want])
+
+    made, answer = child(create(project / f"nets/{entry}.mlir"), op, PJRT_PLUGIN=str(real_plugin))
+
+    assert made["made"], made["said"]
+    assert answer["code"] == 0, answer["said"]
+    tolerance = load_tolerances().of(oracle.FAMILY[entry], "cpu")
+    got = [np.array(flat).reshape(w.shape) for flat, w in zip(answer["outputs"], want, strict=True)]
+    compare(got, want, tolerance=tolerance, inputs=inputs, updates=updates).require()
+    require_controls(got, want, tolerance=tolerance, inputs=inputs, updates=updates)
 
 
 @pytest.mark.parametrize("replicas", [2, 3])

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 from pathlib import Path
 
 import pytest
 
 from tests.ffi.helpers import ROOT, Json, fake_driver, train
+
+DOCUMENT = ROOT / "fixtures/reference/BOOTSTRAP.md"
 
 
 def records(done: subprocess.CompletedProcess[str]) -> list[Json]:
@@ -164,3 +167,16 @@ def test_reference_data_and_nets_reach_nine_tenths(trainer: Path, root: Path, cp
     *_, end = records(train(trainer, root, cpu_plugin, "linear", str(data)))
 
     assert end["accuracy"] > 0.9
+
+
+def test_cnn_reaches_ninety_six_hundredths_by_the_documented_line(
+    trainer: Path, root: Path, cpu_plugin: Path
+) -> None:
+    line = re.search(r"^\./trainer cnn data (--steps .*)$", DOCUMENT.read_text(), re.MULTILINE)
+    assert line is not None
+
+    *_, end = records(
+        train(trainer, root, cpu_plugin, "cnn", str(DOCUMENT.parent / "data"), *line[1].split())
+    )
+
+    assert end["accuracy"] >= 0.96
