@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.ffi.helpers import ROOT, Json, fake_driver, train
+from tests.ffi.helpers import ROOT, Json, build, fake_driver, run, train
 
 DOCUMENT = ROOT / "fixtures/reference/BOOTSTRAP.md"
 
@@ -71,6 +71,42 @@ def test_the_seed_decides(trainer: Path, root: Path, data: Path, cpu_plugin: Pat
 
     assert runs[0] == runs[1]
     assert runs[0][1]["loss"] != runs[2][1]["loss"]
+
+
+INITIALISED = """
+#define main trainer_main
+#include "ffi/trainer.c"
+#undef main
+int main(void) {
+  failure why = {0, ""};
+  uint64_t state = 1;
+  net n;
+  int i;
+  int64_t k;
+  if (net_read("cnn", &n, &why) != 0) return 1;
+  initialise(&n, &state);
+  for (i = 0; i < n.num_parameters; i++) {
+    double sum = 0.0;
+    for (k = 0; k < n.step.sig.outputs[i].count; k++, n.parameters++)
+      sum += (double)*n.parameters * (double)*n.parameters;
+    printf("%.6f\\n", sqrt(sum / (double)k));
+  }
+  return 0;
+}
+"""
+
+
+def test_weights_start_by_how_much_goes_into_a_sum(project: Path) -> None:
+    """A kernel's nine places and its input channels count, its output channels do not; biases are zero."""
+    (project / "initialised.c").write_text(INITIALISED)
+    build("gcc", "initialised.c", "-ldl", "-lm", "-o", "initialised", cwd=project)
+
+    w0, b0, w1, b1, w2, b2 = map(float, run(project / "initialised", cwd=project).stdout.split())
+
+    assert (b0, b1, b2) == (0, 0, 0)
+    assert w0 == pytest.approx((2 / 9) ** 0.5, rel=0.3)  # of 36 numbers alone
+    assert w1 == pytest.approx((2 / (4 * 9)) ** 0.5, rel=0.1)
+    assert w2 == pytest.approx((2 / 882) ** 0.5, rel=0.05)
 
 
 def test_learning_rate_of_zero_moves_nothing(trainer: Path, root: Path, data: Path, cpu_plugin: Path) -> None:

@@ -80,4 +80,5 @@ def test_cnn_is_made_of_the_operations_that_it_is_there_for() -> None:
     step = render.artifacts()["cnn_train_step.mlir"]
 
     assert step.count("stablehlo.convolution") == 2 + 2 + 1  # forward, by each kernel, by the second input
+    assert step.count("compare GE, %a, %b") == 2  # of equals the first one is picked
     assert step.count('"stablehlo.reduce_window"') == step.count('"stablehlo.select_and_scatter"') == 2
