@@ -24,9 +24,9 @@ from pytest_cudaboot.rules.document import code_blocks
 from pytest_cudaboot.run.devices import LowererHandle, SessionHandle
 from pytest_cudaboot.run.evidence import Evidence
 from pytest_cudaboot.run.fixtures import Runner
-from pytest_cudaboot.run.nets import Net, load_net
+from pytest_cudaboot.run.nets import Net
 
-from .conftest import Trained
+from .conftest import Trained, plainest_net
 
 SEED = 21
 C_LIBRARY = {"libc.so.6", "libdl.so.2", "libm.so.6", "ld-linux-x86-64.so.2", "ld-linux-aarch64.so.1"}
@@ -277,8 +277,8 @@ def test_float_bits_are_not_taken_for_integers(
 
 @pytest.fixture
 def plainest(project: Project) -> Net:
-    """One net is enough where a guard is the point, and the first one compiles fastest."""
-    return load_net(project, project.nets[0])
+    """One net is enough where a guard is the point."""
+    return plainest_net(project)
 
 
 @pytest.fixture
