@@ -157,29 +157,35 @@ def test_a_newer_minor_version_is_fine(
     ("name", "words"),
     [
         pytest.param(
-            "other_major", r"API 1\.0, this shim speaks major version 0", id="another major version"
+            "other_major",
+            r"speaks PJRT API 1\.0, this shim speaks major version 0",
+            id="another major version",
         ),
         pytest.param(
-            "short_table", r"PJRT_\w+|struct_size", id="a table too short for a function that is called"
+            "short_table",
+            r"its function table .* is too short for PJRT_Buffer_ToHostBuffer, which needs \d+",
+            id="a table too short for a function that is called",
         ),
-        pytest.param("no_entry", r"GetPjrtApi", id="no entry point"),
-        pytest.param("null_table", r"NULL|no table|table", id="no table"),
+        pytest.param("no_entry", r"is no PJRT plugin \(it has no GetPjrtApi\)", id="no entry point"),
+        pytest.param("null_table", r"GetPjrtApi returned NULL", id="no table"),
     ],
 )
 def test_a_plugin_of_another_api_is_refused(
     attempt: Callable[[str], Completed], saboteur: Callable[[str], Path], name: str, words: str
 ) -> None:
-    done = attempt(str(saboteur(name)))
+    plugin = saboteur(name)
+
+    done = attempt(str(plugin))
 
     assert done.returncode == 1
-    assert re.search(rf"\[pjrt_ffi\] .*({words})", done.stderr)
+    assert re.search(rf"\[pjrt_ffi\] .*{re.escape(str(plugin))}: {words}", done.stderr)
 
 
 @pytest.mark.spec("fast.c-api", role="canary")
 def test_a_plugin_that_wants_longer_arguments_is_refused(
     invoke_through: Callable[[Path], list[Any]], saboteur: Callable[[str], Path]
 ) -> None:
-    with pytest.raises(ShimError, match=r"[Ee]xpected \d+.*\d+"):
+    with pytest.raises(ShimError, match=r"PJRT_ExecuteOptions: .*expected \d+, got \d+"):
         invoke_through(saboteur("demanding"))
 
 
@@ -256,7 +262,7 @@ def test_another_function_is_refused(session: Callable[[Path], SessionHandle], p
     opened = session(plainest.forward.path)
 
     with pytest.raises(
-        ShimError, match=rf"{plainest.forward.entry}.*no_such_entry|no_such_entry.*{plainest.forward.entry}"
+        ShimError, match=rf"holds @{plainest.forward.entry}, the caller asks for m\.no_such_entry"
     ):
         opened.invoke(plainest.forward.inputs(SEED), function="m.no_such_entry")
 
@@ -271,7 +277,7 @@ def test_float_bits_are_not_taken_for_integers(
         "    return %a : tensor<4xi32>\n  }\n}\n"
     )
 
-    with pytest.raises(ShimError, match="tensor<4xi32>"):
+    with pytest.raises(ShimError, match=r"input 0 of @integers: the module wants tensor<4xi32>"):
         session(path).invoke([np.zeros(4, np.float32)])
 
 
