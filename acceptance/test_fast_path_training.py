@@ -20,7 +20,7 @@ from pytest_cudaboot.run.evidence import Evidence
 from pytest_cudaboot.run.fixtures import Runner
 from pytest_cudaboot.run.nets import Graph, Net
 
-from .conftest import Trained
+from .conftest import SHIM, Trained
 
 SEED = 20
 ACCURACY = 0.90
@@ -108,13 +108,14 @@ def test_one_executable_repeats_itself_bit_for_bit(
 # > knows at least 0.90 of the held-out digits.
 @pytest.mark.spec("fast.trains")
 def test_trains_on_the_device_that_it_was_pinned_to(
-    train: Callable[..., Trained], net: Net, device: str, measure: Callable[..., None]
+    train: Callable[..., Trained], net: Net, device: str, checkout: Path, measure: Callable[..., None]
 ) -> None:
     recipe = RECIPES.get(net.name, Recipe())
 
     trained = train(net.name, "--steps", str(recipe.steps), *recipe.options)
 
     assert trained.header["device"] == device
+    assert Path(trained.header["shim"]).samefile(checkout / "ffi" / SHIM)
     assert len(trained.steps) == trained.evaluation["steps"] == recipe.steps
     assert sum(trained.losses[-20:]) < 0.5 * sum(trained.losses[:20])
     assert trained.evaluation["accuracy"] >= recipe.accuracy

@@ -21,8 +21,31 @@ _WORDS = ("none", "auto", "all")
 _ASSIGNMENT = re.compile(r"[A-Za-z_][A-Za-z0-9_]*=")
 _INDICES = re.compile(r"[0-9]+(,[0-9]+)*", re.ASCII)
 GRAMMAR = "none, auto, all, or a list of index, A-B, UUID (GPU-...) or PCI bus id"
-_DROPPED = ("XLA_FLAGS", "XLA_CLIENT_MEM_FRACTION")
+# They would give a spec another program than it asks for: another compiler, shim, plugin, or number of devices.
+_DROPPED = frozenset(
+    {
+        "XLA_FLAGS",
+        "TF_XLA_FLAGS",
+        "XLA_CLIENT_MEM_FRACTION",
+        "LEAN_MLIR_LOWERER",
+        "LEAN_MLIR_LOWERER_SO",
+        "PJRT_PLUGIN",
+        "PJRT_REPLICAS",
+        "PJRT_FFI_RESIDENT",
+        "CUDABOOT_CPU_DEVICES",
+    }
+)
 _DROPPED_PREFIX = "XLA_PYTHON_CLIENT_"
+# They are a part of the box, or the user's word on how much memory there is to be had.
+_KEPT = frozenset(
+    {
+        "LEAN_MLIR_MEM_FRACTION",
+        "LEAN_MLIR_PREALLOCATE",
+        "LD_LIBRARY_PATH",
+        "LD_PRELOAD",
+        "NVIDIA_TF32_OVERRIDE",
+    }
+)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -185,17 +208,27 @@ def pin_environment(environ: Mapping[str, str], gpu: Gpu | None) -> dict[str, st
     """The environment of a process that may see this card only, or none at all.
 
     The card is named by UUID, since an index means another card in another order. Variables that would change
-    what XLA does behind a spec's back are dropped; a spec that wants one sets it again.
+    the program under test behind a spec's back are dropped; a spec that wants one sets it again.
     """
-    kept = {
-        name: value
-        for name, value in environ.items()
-        if name not in _DROPPED and not name.startswith(_DROPPED_PREFIX)
-    }
+    kept = {name: value for name, value in environ.items() if not _dropped(name)}
     return kept | {
         "CUDA_VISIBLE_DEVICES": gpu.uuid if gpu is not None else "",
         "CUDA_DEVICE_ORDER": "PCI_BUS_ID",
     }
+
+
+def in_force(environ: Mapping[str, str]) -> dict[str, str]:
+    """The variables that bear on what runs: `kept: VALUE`, or `dropped: VALUE` for what no pinned process gets."""
+    said = {name: value for name, value in sorted(environ.items()) if value}
+    return {
+        name: f"{'dropped' if _dropped(name) else 'kept'}: {value}"
+        for name, value in said.items()
+        if _dropped(name) or name in _KEPT
+    }
+
+
+def _dropped(name: str) -> bool:
+    return name in _DROPPED or name.startswith(_DROPPED_PREFIX)
 
 
 def rebound(words: Sequence[str], gpu: Gpu | None) -> tuple[dict[str, str], tuple[str, ...]]:

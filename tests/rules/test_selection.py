@@ -8,7 +8,7 @@ import pytest
 
 from pytest_cudaboot.errors import BoxError, SelectionError
 from pytest_cudaboot.model import Gpu
-from pytest_cudaboot.rules.selection import pin_environment, rebound, select
+from pytest_cudaboot.rules.selection import in_force, pin_environment, rebound, select
 from tests.rules.builders import A, B, C
 
 CARDS = (A, B, C)
@@ -147,9 +147,35 @@ def test_a_process_without_a_card_sees_none() -> None:
     assert pin_environment({}, None)["CUDA_VISIBLE_DEVICES"] == ""
 
 
-@pytest.mark.parametrize("name", ["XLA_FLAGS", "XLA_PYTHON_CLIENT_MEM_FRACTION", "XLA_CLIENT_MEM_FRACTION"])
-def test_what_changes_xla_behind_a_spec_is_dropped(name: str) -> None:
+@pytest.mark.parametrize(
+    "name",
+    [
+        "XLA_FLAGS",
+        "TF_XLA_FLAGS",
+        "XLA_PYTHON_CLIENT_MEM_FRACTION",
+        "XLA_CLIENT_MEM_FRACTION",
+        "LEAN_MLIR_LOWERER",
+        "LEAN_MLIR_LOWERER_SO",
+        "PJRT_PLUGIN",
+        "PJRT_REPLICAS",
+        "PJRT_FFI_RESIDENT",
+        "CUDABOOT_CPU_DEVICES",
+    ],
+)
+def test_what_changes_the_program_behind_a_spec_is_dropped(name: str) -> None:
     assert name not in pin_environment({name: "1"}, A)
+    assert in_force({name: "1"}) == {name: "dropped: 1"}
+
+
+@pytest.mark.parametrize("name", ["LEAN_MLIR_MEM_FRACTION", "LEAN_MLIR_PREALLOCATE", "LD_LIBRARY_PATH"])
+def test_the_users_memory_and_libraries_are_kept_and_told(name: str) -> None:
+    assert pin_environment({name: "1"}, A)[name] == "1"
+    assert in_force({name: "1"}) == {name: "kept: 1"}
+
+
+@pytest.mark.parametrize("environ", [{"HOME": "/h", "PATH": "/bin"}, {"XLA_FLAGS": ""}, {}])
+def test_what_has_no_bearing_is_not_told(environ: dict[str, str]) -> None:
+    assert in_force(environ) == {}
 
 
 @pytest.mark.parametrize(
