@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from pytest_cudaboot.errors import BoxError
 from pytest_cudaboot.model import Gpu, Json, to_json
 from pytest_cudaboot.probes.lease import lease_folder, occupy
 from pytest_cudaboot.rules.selection import pin_environment
@@ -31,6 +32,7 @@ class _Warm:
     process: DeviceProcess
     config: LowererConfig
     facts: Json
+    platform: str
 
 
 class Devices:
@@ -69,7 +71,7 @@ class Devices:
             self.retire()
             warm = self._start(config, evidence)
         uuids = [self._gpu.uuid] if self._gpu else []
-        evidence.ran_on(config.platform, uuids)
+        evidence.ran_on(warm.platform, uuids)
         evidence.note(device_log=str(warm.process.log_path))
         return LowererHandle(warm.process, config, warm.facts, evidence)
 
@@ -97,11 +99,32 @@ class Devices:
             if self._gpu is not None:
                 prove_pin(process, [self._gpu.uuid], budget=evidence.left)
             facts: Json = process.call("open", budget=evidence.left, config=to_json(config))
+            platform = proved_platform(config, facts)
         except BaseException:
             process.close()  # what is not proved, or half open, is nobody's
             raise
-        self._warm = _Warm(process, config, facts)
+        self._warm = _Warm(process, config, facts, platform)
         return self._warm
+
+
+def proved_platform(config: LowererConfig, facts: Json) -> str:
+    """Where a lowerer really runs, by its own client's word; a shim that has none must at least have the driver.
+
+    :raises BoxError: if that is not what was asked for: a CPU plugin on a card's worker, or the reverse.
+    """
+    said = (facts.get("describe") or {}).get("platform")
+    what = config.plugin or config.shim
+    if said is not None and said != config.platform:
+        raise BoxError(f"{what} runs on platform {said!r}, and this run is on {config.platform!r}")
+    if said is None and config.platform == "cuda" and not _driver(facts.get("mapped") or {}):
+        raise BoxError(
+            f"{what} says nothing of its platform, and its process has not mapped libcuda: it is not on 'cuda'"
+        )
+    return config.platform
+
+
+def _driver(mapped: Mapping[str, list[str]]) -> bool:
+    return any(name.startswith("libcuda.so") for name in mapped)
 
 
 class LowererHandle:

@@ -1,0 +1,86 @@
+"""A device process is believed for what its client says, not for what it was asked for."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from pytest_cudaboot.errors import BoxError
+from pytest_cudaboot.lowerers.base import LowererConfig
+from pytest_cudaboot.model import Json
+from pytest_cudaboot.run.devices import Devices, proved_platform
+from pytest_cudaboot.run.evidence import Evidence
+
+# A lowerer that describes its client as being on the platform that its plugin is called after.
+STAND_IN = """
+class Lowerer:
+    def __init__(self, config):
+        self.told = config.plugin
+
+    def facts(self):
+        return {"describe": {"platform": self.told} if self.told else {}, "mapped": {}}
+
+    def close(self):
+        pass
+"""
+
+
+@pytest.fixture
+def devices(tmp_path: Path) -> Iterator[Devices]:
+    """A worker's devices, which find the stand-in lowerer and have no card."""
+    (tmp_path / "stand_in.py").write_text(STAND_IN)
+    made = Devices({"PATH": os.defpath, "PYTHONPATH": str(tmp_path)}, None, tmp_path / "logs", "gw0")
+    yield made
+    made.leave()
+
+
+@pytest.fixture
+def evidence() -> Evidence:
+    made = Evidence(deadline=0.0)
+    made.allow(60.0)
+    return made
+
+
+def config(platform: str, told: str | None) -> LowererConfig:
+    return LowererConfig(
+        name="xla", platform=platform, shim="/s.so", plugin=told, implementation="stand_in:Lowerer"
+    )
+
+
+def test_where_it_ran_is_the_clients_word(devices: Devices, evidence: Evidence) -> None:
+    devices.open(config("cpu", "cpu"), evidence)
+
+    assert evidence.platform == "cpu"
+
+
+def test_a_client_on_another_platform_is_a_box_in_contradiction(devices: Devices, evidence: Evidence) -> None:
+    with pytest.raises(BoxError, match=r"^cpu runs on platform 'cpu', and this run is on 'cuda'"):
+        devices.open(config("cuda", "cpu"), evidence)
+
+    assert (evidence.platform, evidence.gpus) == (None, set())
+
+
+def test_what_was_refused_is_not_kept_warm(devices: Devices, evidence: Evidence) -> None:
+    for _ in range(2):
+        with pytest.raises(BoxError, match="says nothing of its platform, and its process has not mapped"):
+            devices.open(config("cuda", None), evidence)
+
+
+@pytest.mark.parametrize(
+    ("platform", "facts"),
+    [
+        pytest.param("cuda", {"mapped": {"libcuda.so.570.86": ["/usr/lib/libcuda.so.570.86"]}}, id="driver"),
+        pytest.param("cpu", {"mapped": {}}, id="the CPU needs none"),
+        pytest.param("cuda", {"describe": {"platform": "cuda"}}, id="its own word"),
+    ],
+)
+def test_a_platform_is_proved(platform: str, facts: Json) -> None:
+    assert proved_platform(config(platform, None), facts) == platform
+
+
+def test_cudart_alone_is_no_driver() -> None:
+    with pytest.raises(BoxError, match="has not mapped libcuda"):
+        proved_platform(config("cuda", None), {"mapped": {"libcudart.so.12": ["/libcudart.so.12"]}})
