@@ -88,11 +88,25 @@ def _build(project_root: Path, out_dir: Path, words: Sequence[str], env: Mapping
         out_dir.mkdir(parents=True, exist_ok=True)
         # One build per content on the machine; whoever waited finds the file.
         with FileLock(out_dir / f"{key}.lock"):
-            if not target.is_file():
+            if not _is_as_built(target):
                 _compile_into(target, words, place, project_root, env)
     except OSError as error:
-        raise BuildError(f"no build in {out_dir}: {error}") from error
+        raise BuildError(f"no build in {out_dir}: {error}; to build elsewhere, set XDG_CACHE_HOME") from error
     return target
+
+
+def _is_as_built(target: Path) -> bool:
+    """Whether the file is there, with the hash that was written beside it when it was built."""
+    seal = _seal(target)
+    return target.is_file() and seal.is_file() and seal.read_text() == _sha256(target)
+
+
+def _seal(target: Path) -> Path:
+    return target.with_name(f"{target.name}.sha256")
+
+
+def _sha256(path: Path) -> str:
+    return hashlib.sha256(path.read_bytes()).hexdigest()
 
 
 def _compile_into(
@@ -109,6 +123,8 @@ def _compile_into(
         # What is not readable as ELF must not be found by the next build, whatever the compiler said.
         elf.needed(made)
         target.parent.mkdir(exist_ok=True)
+        _seal(made).write_text(_sha256(made))
+        _seal(made).replace(_seal(target))
         made.replace(target)
     except (CommandError, DataError) as error:
         raise BuildError(str(error)) from error

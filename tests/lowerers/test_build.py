@@ -141,7 +141,9 @@ def test_a_half_written_file_is_no_build(project: Path, out: Path, tmp_path: Pat
 
 
 def test_a_full_disk_is_a_build_error(project: Path) -> None:
-    with pytest.raises(BuildError, match=r"no build in /dev/full/out: .*Not a directory"):
+    with pytest.raises(
+        BuildError, match=r"no build in /dev/full/out: .*Not a directory.*; .*set XDG_CACHE_HOME"
+    ):
         build_shim(project, Path("/dev/full/out"), env=ENV)
 
 
@@ -154,6 +156,21 @@ def test_what_a_killed_build_left_does_not_disturb_the_next(project: Path, out: 
 
     assert exported(build_shim(project, out, env=ENV)) == {"value"}
     assert not left.exists()
+
+
+@pytest.mark.parametrize("spoilt", ["libpjrt_ffi.so", "libpjrt_ffi.so.sha256"])
+def test_a_spoilt_entry_is_built_again(
+    project: Path, out: Path, counting: Path, tmp_path: Path, spoilt: str
+) -> None:
+    """As a disk or a hand leaves it: still ELF, and not what was built."""
+    made = build_shim(project, out, env=ENV, cc=str(counting))
+    good, entry = made.read_bytes(), made.with_name(spoilt)
+    entry.write_bytes(entry.read_bytes()[:-1] + b"!")
+
+    again = build_shim(project, out, env=ENV, cc=str(counting))
+    assert (again, again.read_bytes(), count(tmp_path)) == (made, good, 2)
+    build_shim(project, out, env=ENV, cc=str(counting))
+    assert count(tmp_path) == 2
 
 
 def test_two_at_once_build_once(project: Path, out: Path, tmp_path: Path) -> None:
