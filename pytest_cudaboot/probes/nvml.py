@@ -22,12 +22,14 @@ class NvmlView:
     :param driver: driver version, or null where there is no driver (`absence` then says why).
     :param cuda: the driver's CUDA version as NVML codes it, 13000 for 13.0.
     :param mig: UUIDs of the cards in MIG mode.
+    :param denied: how many cards NVML counts and does not let this process have, nor name.
     """
 
     gpus: tuple[Gpu, ...] = ()
     driver: str | None = None
     cuda: int | None = None
     mig: tuple[str, ...] = ()
+    denied: int = 0
     absence: str | None = None
 
 
@@ -90,11 +92,12 @@ def _view() -> NvmlView:
         driver=pynvml.nvmlSystemGetDriverVersion(),
         cuda=pynvml.nvmlSystemGetCudaDriverVersion_v2(),
         mig=tuple(gpu.uuid for gpu, handle in gpus.items() if _mig(handle)),
+        denied=len(handles) - len(gpus),
     )
 
 
 def _handle(index: int) -> object | None:
-    """NVML counts the cards that a container was not given, and does not let it have them."""
+    """NVML counts the cards that a container or a control group was not given, and does not let it have them."""
     import pynvml
 
     try:
@@ -111,9 +114,19 @@ def _gpu(index: int, handle: object) -> Gpu:
         uuid=pynvml.nvmlDeviceGetUUID(handle),
         name=pynvml.nvmlDeviceGetName(handle),
         capability=tuple(pynvml.nvmlDeviceGetCudaComputeCapability(handle)),
-        memory=int(pynvml.nvmlDeviceGetMemoryInfo(handle).total),
+        memory=_memory(handle),
         pci=pynvml.nvmlDeviceGetPciInfo(handle).busId,
     )
+
+
+def _memory(handle: object) -> int:
+    """Bytes of its own; none on a chip that shares the machine's memory, for which NVML has no answer."""
+    import pynvml
+
+    try:
+        return int(pynvml.nvmlDeviceGetMemoryInfo(handle).total)
+    except pynvml.NVMLError_NotSupported:
+        return 0
 
 
 def _mig(handle: object) -> bool:

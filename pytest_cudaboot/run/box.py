@@ -108,7 +108,8 @@ def _agree(view: nvml.NvmlView, on_bus: tuple[pci.PciCard, ...]) -> None:
     """A card that the bus has and NVML does not name is a broken box, never "no card"."""
     named = {pci.normalized(gpu.pci) for gpu in view.gpus}
     missing = [card.address for card in on_bus if card.address not in named]
-    if missing:
+    # A control group's limits hide cards from NVML, which counts them still, and not from the bus.
+    if len(missing) > view.denied:
         why = f"; NVML says: {view.absence}" if view.absence else ""
         raise BoxError(
             f"NVML does not name {len(missing)} NVIDIA card(s) that the PCI bus has: {', '.join(missing)}{why}"

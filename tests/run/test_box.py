@@ -92,6 +92,19 @@ def test_a_card_on_the_bus_that_nvml_does_not_name(tree: Tree) -> None:
     assert problem == "NVML does not name 1 NVIDIA card(s) that the PCI bus has: 0000:03:00.0"
 
 
+def test_cards_that_nvml_counts_and_denies_are_somebody_elses(
+    tree: Tree, nvml_says: pytest.MonkeyPatch
+) -> None:
+    """A control group limits devices without the mark of a container; the bus still shows all of them."""
+    root = two_cards(tree)
+    says(nvml_says, NvmlView(gpus=(A,), denied=1))
+    assert (chosen("all", root).gpus, chosen("all", root).problem) == ((A,), None)
+
+    tree.device("0000:03:00.0", NVIDIA, VGA)
+    problem = chosen("all", root).problem
+    assert problem == "NVML does not name 2 NVIDIA card(s) that the PCI bus has: 0000:02:00.0, 0000:03:00.0"
+
+
 def test_hardware_without_a_driver_is_never_no_card(tree: Tree, nvml_says: pytest.MonkeyPatch) -> None:
     says(nvml_says, NvmlView(absence="Driver Not Loaded"))
 

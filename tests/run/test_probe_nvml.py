@@ -75,7 +75,15 @@ def test_a_card_that_a_container_may_not_touch_is_not_its_own(monkeypatch: pytes
     refuse = fake.failing(pynvml.NVML_ERROR_NO_PERMISSION)
     fake.answer("nvmlDeviceGetHandleByIndex", lambda index: B if index == 1 else refuse())
 
-    assert nvml.look().gpus == (B,)
+    assert (nvml.look().gpus, nvml.look().denied) == ((B,), 1)
+
+
+def test_a_chip_that_shares_the_machines_memory_has_none_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    fake = FakeNvml(monkeypatch, A)
+    fake.answer("nvmlDeviceGetMemoryInfo", fake.failing(pynvml.NVML_ERROR_NOT_SUPPORTED))
+
+    (gpu,) = nvml.look().gpus
+    assert (gpu.uuid, gpu.memory) == ("GPU-a", 0)
 
 
 @pytest.mark.parametrize("code", [pynvml.NVML_ERROR_LIBRARY_NOT_FOUND, pynvml.NVML_ERROR_DRIVER_NOT_LOADED])
