@@ -125,7 +125,9 @@ def _artifacts(path: Path) -> Iterator[Path]:
 
 def _git(path: Path, environ: Mapping[str, str], *words: str) -> str | None:
     """What git says, or None where the project is no checkout or there is no git."""
+    # Without these, `git status` writes what it learned into the checkout's index.
+    question = ["git", "--no-optional-locks", *words]
     try:
-        return run_command(["git", *words], cwd=path, env=environ, budget=GIT_BUDGET).stdout.strip()
+        return run_command(question, cwd=path, env=environ, budget=GIT_BUDGET).stdout.strip()
     except (CommandError, ToolMissingError):
         return None
