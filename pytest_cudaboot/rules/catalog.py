@@ -112,10 +112,16 @@ def _meant(name: str, known: Iterable[str]) -> str:
     return f"; did you mean {close[0]!r}?" if close else ""
 
 
-def bind_problems(catalog: Catalog, items: Iterable[ItemRecord], scope_in: Collection[str]) -> list[str]:
+def bind_problems(
+    catalog: Catalog,
+    items: Iterable[ItemRecord],
+    scope_in: Collection[str],
+    outside: Collection[str] | None = None,
+) -> list[str]:
     """What a full collection and the catalogue say against each other; empty if they agree.
 
     :param scope_in: ids of the specs in scope; the tests of others are collected without a cell.
+    :param outside: ids of the specs out of scope whose tests were found and not kept; None if nobody looked.
     """
     problems: list[str] = []
     tested: set[str] = set()
@@ -131,7 +137,16 @@ def bind_problems(catalog: Catalog, items: Iterable[ItemRecord], scope_in: Colle
         elif problem := _refuse_role(spec, item) or (item.spec in scope_in and _refuse_lowerer(spec, item)):
             problems.append(f"{item.nodeid}: {problem}")
     bare = [ident for ident in scope_in if ident not in tested]
-    return problems + [f"spec {ident!r} is in scope and has no test" for ident in bare]
+    problems += [f"spec {ident!r} is in scope and has no test" for ident in bare]
+    return problems if outside is None else [*problems, *_untested(catalog, {*tested, *scope_in, *outside})]
+
+
+def _untested(catalog: Catalog, told: Collection[str]) -> list[str]:
+    """What is out of scope here must be testable elsewhere."""
+    checkable = [spec.id for spec in catalog.specs.values() if not spec.uncheckable]
+    return [
+        f"spec {ident!r} is out of scope and has no test either" for ident in checkable if ident not in told
+    ]
 
 
 def _refuse_role(spec: Spec, item: ItemRecord) -> str | None:

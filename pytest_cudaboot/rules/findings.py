@@ -184,10 +184,10 @@ def _unproved(account: Account, cells: Iterable[Cell]) -> Iterator[Finding]:
     deciding = [cell for cell in cells if decides(account, cell)]
     holding = [cell for cell in deciding if cell.settled.outcome is Outcome.HOLDS]
     for gpu in account.run.gpus:
-        if not any(gpu.uuid in cards_of(cell) for cell in holding):
+        if not any(gpu.uuid in result.gpus for cell in holding for result in _executed(cell, "cuda")):
             words = f"nothing is proved on GPU {gpu.index} ({gpu.uuid}): no deciding gate cell holds there"
             yield Finding(Ruling.INCOMPLETE, words)
-    if not account.run.gpus and all(cell.spec.on == "host" for cell in holding):
+    if not account.run.gpus and not any(_executed(cell, "cpu") for cell in holding):
         yield Finding(
             Ruling.INCOMPLETE, "nothing is proved on the CPU: no deciding gate cell that executes holds"
         )
@@ -197,6 +197,16 @@ def _unproved(account: Account, cells: Iterable[Cell]) -> Iterator[Finding]:
             yield Finding(
                 Ruling.INCOMPLETE, f"nothing is proved of lowerer {lowerer}: no deciding gate cell holds"
             )
+
+
+def _executed(cell: Cell, platform: str) -> list[ResultRecord]:
+    """The tests of a cell that a device process, or a program that trained, has run on such a platform.
+
+    The card that a cell is bound to proves nothing: a test may have left it alone.
+    """
+    return [
+        result for result in cell.results if result.status is Status.PASSED and result.platform == platform
+    ]
 
 
 def cards_of(cell: Cell) -> tuple[str, ...]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import site
 import sys
 import uuid
@@ -67,6 +66,7 @@ class Parts:
     project: Project
     identity: Json
     plugin: Plugin
+    cuda_plugin: Plugin
     catalog: Catalog | None
     scope: Scope
     waivers: tuple[Waiver, ...]
@@ -98,10 +98,12 @@ def assemble(
     :raises UsageError: for a catalogue or project that is not one.
     """
     project = find_project(settings.project, config.rootpath, settings.document)
-    plugin = find_plugin(project, box, environ)
+    cuda_plugin = find_cuda_plugin(project, box, environ)
+    plugin = cuda_plugin if box.gpus else find_cpu_plugin(environ)
     catalog = load_catalog(suite.catalog) if suite.catalog else None
     identity = describe(project, environ)
-    met = conditions(project, plugin, box, environ, commit=identity["commit"] is not None)
+    commit = identity["commit"] is not None
+    met = conditions(project, plugin, cuda_plugin, box, environ, commit=commit)
     parts = Parts(
         config=config,
         settings=settings,
@@ -111,6 +113,7 @@ def assemble(
         run=run,
         project=project,
         plugin=plugin,
+        cuda_plugin=cuda_plugin,
         catalog=catalog,
         identity=identity,
         scope=_scope(catalog, settings, met, len(box.gpus)),
@@ -121,10 +124,8 @@ def assemble(
     return Assembly(plan=made, catalog=catalog, record=_record(parts), waived=waived)
 
 
-def find_plugin(project: Project, box: Box, environ: Mapping[str, str]) -> Plugin:
-    """The PJRT plugin for the cards, or for the CPU; a miss is a fact of the run, not an error."""
-    if box.gpus:
-        return find_cuda_plugin(project, box, environ)
+def find_cpu_plugin(environ: Mapping[str, str]) -> Plugin:
+    """The PJRT plugin for the CPU; a miss is a fact of the run, not an error."""
     return _found(lambda: toolchain.find_cpu_plugin(environ, _site_packages()))
 
 
@@ -153,7 +154,13 @@ def _found(search: Callable[[], toolchain.Found]) -> Plugin:
 
 
 def conditions(
-    project: Project, plugin: Plugin, box: Box, environ: Mapping[str, str], *, commit: bool
+    project: Project,
+    plugin: Plugin,
+    cuda_plugin: Plugin,
+    box: Box,
+    environ: Mapping[str, str],
+    *,
+    commit: bool,
 ) -> dict[str, str | None]:
     """Each condition of scope: None where it holds, else why not, in a few words."""
     missing = _short(plugin)
@@ -161,10 +168,10 @@ def conditions(
     return {
         "gpu": None if on_cards else NO_CARD,
         "device": missing,
-        "cuda-plugin": _short(find_cuda_plugin(project, box, environ)),
+        "cuda-plugin": _short(cuda_plugin),
         "cpu-plugin": "the run is on cards" if on_cards else missing,
-        "compiler": None if shutil.which("iree-compile", path=environ.get("PATH")) else "no iree-compile",
-        "git": None if commit else "the project is no checkout",
+        "compiler": _short(_found(lambda: toolchain.find_iree_compile(environ, project.path))),
+        "git": None if commit else "git knows the project as no checkout",
         "lean": None if _lakefile(project) else "no lakefile",
         "iree-build": None if environ.get("IREE_BUILD") else "no IREE build tree",
     }
@@ -198,22 +205,25 @@ def _plan(parts: Parts) -> Plan:
         gpus=parts.box.gpus,
         plugin=parts.plugin.path,
         plugin_facts=parts.plugin.facts,
-        cuda_plugin=find_cuda_plugin(project, parts.box, parts.environ).path,
+        cuda_plugin=parts.cuda_plugin.path,
         project=str(project.path),
         nets=project.nets,
         document=str(project.document) if project.document else None,
         catalog=str(parts.suite.catalog) if parts.suite.catalog else None,
         cells=plan(catalog, parts.scope, lowerers=parts.lowerers, gpus=uuids) if catalog else (),
-        complete=parts.suite.complete and not _selects(parts.config),
+        partial=_partial(parts),
         controller=os.getpid(),
     )
 
 
-def _selects(config: pytest.Config) -> bool:
-    """Whether an option may leave tests out, so that suite and catalogue can not be held against each other."""
-    namespace = config.known_args_namespace
-    words = ("keyword", "markexpr", "lf", "failedfirst", "stepwise", "deselect", "ignore", "ignore_glob")
-    return any(getattr(namespace, word, None) for word in words)
+def _partial(parts: Parts) -> str | None:
+    """Why tests may be missing that nobody deselects, because their files are never looked at."""
+    if not parts.suite.complete:
+        return "only a part of the suite was asked for"
+    namespace = parts.config.known_args_namespace
+    skipping = {"lf": "--lf", "ignore": "--ignore", "ignore_glob": "--ignore-glob"}
+    given = [option for name, option in skipping.items() if getattr(namespace, name, None)]
+    return f"{', '.join(given)} may leave out files of the suite" if given else None
 
 
 def _record(parts: Parts) -> RunRecord:

@@ -14,15 +14,16 @@ from pytest_cudaboot.errors import UsageError
 from pytest_cudaboot.model import (
     BlockedRecord,
     EndRecord,
-    ItemRecord,
     PlanRecord,
     ProblemRecord,
     Ruling,
     StartRecord,
 )
+from pytest_cudaboot.project import suite_root
 from pytest_cudaboot.report import terminal
 from pytest_cudaboot.report.files import LEDGER, Claim
-from pytest_cudaboot.rules.catalog import bind_problems
+from pytest_cudaboot.rules.catalog import Catalog, bind_problems
+from pytest_cudaboot.rules.document import missing_headings
 from pytest_cudaboot.rules.verdict import judge
 from pytest_cudaboot.run.assemble import Assembly
 from pytest_cudaboot.run.board import CellBoard
@@ -30,8 +31,10 @@ from pytest_cudaboot.run.evidence import idle
 from pytest_cudaboot.run.failures import last_words, short
 from pytest_cudaboot.run.heartbeat import Heartbeat
 from pytest_cudaboot.run.interrupts import Interrupts
-from pytest_cudaboot.run.items import read_facts
+from pytest_cudaboot.run.items import Collection, read_facts
 from pytest_cudaboot.run.ledger import Ledger, Results, problem_of
+from pytest_cudaboot.run.plan import Plan
+from pytest_cudaboot.run.prepare import CATALOG
 
 
 class Controller:
@@ -87,20 +90,21 @@ class Controller:
         if self.problem:
             pytest.exit(self.problem, returncode=13)
 
-    def begin(self, items: Sequence[ItemRecord], lanes: Sequence[str], deselected: int) -> CellBoard:
+    def begin(self, collection: Collection) -> CellBoard:
         """The tests are known: hold them against the catalogue, write them down.
 
         :raises pytest.UsageError: if suite and catalogue do not fit each other.
         """
-        if self.catalog is not None and self._whole(deselected):
-            self._refuse(bind_problems(self.catalog, items, self.run.scope_in))
+        items = collection.items
+        if self.catalog is not None:
+            self._hold_against(self.catalog, collection)
         self.results.expect(items)
         self.ledger.add(*items)
         self.board = CellBoard(
             self.catalog,
             self.plan.cells,
             items,
-            lanes,
+            collection.lanes,
             tell=self._tell,
             results=self.results,
             waived=self.waived,
@@ -109,10 +113,10 @@ class Controller:
 
     def begin_from_worker(self, collection: Sequence[str], worker: str) -> CellBoard:
         """The same, from the file that a worker left before it reported its collection."""
-        items, lanes, deselected = read_facts(Path(str(self.plan.nodefile).format(worker)))
-        if [item.nodeid for item in items] != list(collection):
+        written = read_facts(Path(str(self.plan.nodefile).format(worker)))
+        if [item.nodeid for item in written.items] != list(collection):
             self._refuse([f"worker {worker} reported other tests than it wrote down"])
-        return self.begin(items, lanes, deselected)
+        return self.begin(written)
 
     # -- while it runs -----------------------------------------------------------------------------------------
 
@@ -157,10 +161,15 @@ class Controller:
         elif not self.broken_modules:
             self.interrupted = "stopped"
 
-    def _whole(self, deselected: int) -> bool:
-        """Whether the collection has everything, so that what it lacks is missing from the suite."""
-        left_out = deselected or self.skipped_modules or self.broken_modules
-        return self.plan.complete and not left_out
+    def _hold_against(self, catalog: Catalog, collection: Collection) -> None:
+        """What a selection left out is a hole; what a whole collection lacks is missing from the suite."""
+        if collection.deselected:
+            self._problem(Ruling.INCOMPLETE, f"left out by a selection: {', '.join(collection.deselected)}")
+        if self.plan.partial:
+            self._problem(Ruling.INCOMPLETE, self.plan.partial)
+        elif not (collection.deselected or self.skipped_modules or self.broken_modules):
+            problems = bind_problems(catalog, collection.items, self.run.scope_in, collection.outside)
+            self._refuse([*problems, *_orphans(catalog, self.plan)])
 
     def _problem(self, ruling: Ruling, words: str) -> None:
         self.ledger.add(ProblemRecord(ruling=ruling, reason=short(words)))
@@ -235,6 +244,15 @@ class Controller:
             # The reporter's own writer is the only one that capture leaves alone.
             terminal.write(reporter._tw, verdict, _shown(path), table=reporter.verbosity >= 0)  # noqa: SLF001
         return int(verdict["exit"])
+
+
+def _orphans(catalog: Catalog, plan: Plan) -> list[str]:
+    """Headings that the document lacks, where catalogue and document ship together."""
+    shipped = Path(plan.project) == suite_root() / "fixtures" / "reference"
+    ours = catalog.path == suite_root() / "acceptance" / CATALOG
+    if not (shipped and ours and plan.document):
+        return []
+    return missing_headings(catalog, Path(plan.document).read_text(encoding="utf-8"))
 
 
 def _why_skipped(report: pytest.CollectReport) -> str:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-from pytest_cudaboot.run import items as cells
 from pytest_cudaboot.run.controller import Controller
 from pytest_cudaboot.run.worker import Worker
 
@@ -18,11 +17,8 @@ class InProcess:
         self.places: dict[str, int] = {}
 
     def pytest_collection_finish(self, session: pytest.Session) -> None:
-        worker = self.worker
-        records = [cells.record_of(item) for item in session.items]
-        lanes = [cells.lane_of(item, worker.plan, worker.catalog) for item in session.items]
-        self.places = {record.nodeid: place for place, record in enumerate(records)}
-        self.controller.begin(records, lanes, worker.deselected)
+        self.places = {item.nodeid: place for place, item in enumerate(session.items)}
+        self.controller.begin(self.worker.collection(session.items))
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_protocol(self, item: pytest.Item) -> bool | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -90,20 +90,34 @@ def budget_of(item: pytest.Item, catalog: Catalog | None) -> float:
     return DEFAULT_BUDGET
 
 
-def write_facts(path: Path, items: Iterable[pytest.Item], lanes: Mapping[str, str], deselected: int) -> None:
-    """Leave an item list where the controller finds it; complete or not there at all."""
-    facts = {
-        "items": [{**to_json(record), "lane": lanes[record.nodeid]} for record in map(record_of, items)],
-        "deselected": deselected,
-    }
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Collection:
+    """What was collected, and what was not kept.
+
+    :param lanes: the lane of each item.
+    :param deselected: node ids of tests in scope that the user's selection left out.
+    :param outside: ids of the specs that are out of scope and have a test.
+    """
+
+    items: tuple[ItemRecord, ...]
+    lanes: tuple[str, ...]
+    deselected: tuple[str, ...]
+    outside: tuple[str, ...]
+
+
+def write_facts(path: Path, collection: Collection) -> None:
+    """Leave a collection where the controller finds it; complete or not there at all."""
     scratch = path.with_suffix(".tmp")
-    scratch.write_text(json.dumps(facts))
+    scratch.write_text(json.dumps(to_json(collection)))
     scratch.replace(path)
 
 
-def read_facts(path: Path) -> tuple[list[ItemRecord], list[str], int]:
-    """What a worker left: item records, their lanes, and how many items were deselected."""
+def read_facts(path: Path) -> Collection:
+    """What a worker left."""
     facts: Json = json.loads(path.read_text())
-    lanes = [item.pop("lane") for item in facts["items"]]
-    records: Sequence[Json] = facts["items"]
-    return [ItemRecord(**record) for record in records], lanes, facts["deselected"]
+    return Collection(
+        items=tuple(ItemRecord(**record) for record in facts["items"]),
+        lanes=tuple(facts["lanes"]),
+        deselected=tuple(facts["deselected"]),
+        outside=tuple(facts["outside"]),
+    )

@@ -16,6 +16,17 @@ from pytest_cudaboot.run.failures import Failure, short
 
 FAILURE = "cudaboot.failure"
 CRASHED = "???"  # what xdist calls the phase in which a worker died
+NOT_CALLED = Failure(status=Status.SKIPPED, cause=None, reason="its body did not run")
+# A test that fails in two phases is as bad as the worse of them.
+WORST_FIRST = (
+    Status.CRASHED,
+    Status.FAILED,
+    Status.SILENT,
+    Status.SKIPPED,
+    Status.UNSUPPORTED,
+    Status.NO_EVIDENCE,
+    Status.PASSED,
+)
 
 
 class Ledger:
@@ -61,6 +72,7 @@ class _Phases:
     seconds: float = 0.0
     failure: Failure | None = None
     facts: Json | None = None
+    called: bool = False
 
 
 class Results:
@@ -79,7 +91,8 @@ class Results:
         """Take one report; the result, if it was the test's last."""
         phases = self._open.setdefault(report.nodeid, _Phases())
         phases.seconds += getattr(report, "duration", 0.0)
-        phases.failure = phases.failure or _failure(report)
+        phases.called = phases.called or report.when == "call"
+        phases.failure = _worse(phases.failure, _failure(report))
         phases.facts = read_property(report.user_properties) or phases.facts
         if report.when not in ("teardown", CRASHED):
             return None
@@ -92,7 +105,7 @@ class Results:
             nodeid=nodeid, spec=None, role="check", lowerer=None, gpu=None
         )
         facts = phases.facts or {}
-        failure = phases.failure
+        failure = phases.failure or (None if phases.called else NOT_CALLED)
         return ResultRecord(
             nodeid=nodeid,
             spec=item.spec,
@@ -129,14 +142,16 @@ def problem_of(report: pytest.TestReport) -> str | None:
 
 
 def _attached(report: pytest.TestReport) -> Json | None:
-    text = next((value for name, value in report.user_properties if name == FAILURE), None)
+    # Ours comes last: what a test records by itself stands before it.
+    text = next((value for name, value in reversed(report.user_properties) if name == FAILURE), None)
     return dict(json.loads(str(text))) if text is not None else None
 
 
 def _failure(report: pytest.TestReport) -> Failure | None:
     if report.when == CRASHED:
         return Failure(status=Status.CRASHED, cause="crash", reason=str(report.longrepr))
-    if data := _attached(report):
+    data = _attached(report)
+    if data and not (report.failed and data["status"] == Status.PASSED):
         return Failure(**{**data, "status": Status(data["status"])})
     if report.failed:
         return Failure(
@@ -145,6 +160,11 @@ def _failure(report: pytest.TestReport) -> Failure | None:
             reason=short(report.longreprtext) or "failed without a word",
         )
     return None
+
+
+def _worse(one: Failure | None, other: Failure | None) -> Failure | None:
+    told = [failure for failure in (one, other) if failure is not None]
+    return min(told, key=lambda failure: WORST_FIRST.index(failure.status), default=None)
 
 
 def _passed(item: ItemRecord, facts: Json) -> Status:

@@ -22,7 +22,7 @@ class Plan:
     :param cuda_plugin: path of the installed CUDA plugin, whatever the platform, or null.
     :param catalog: path of the catalogue, or null for a user's own tests.
     :param cells: the planned cells, in document order.
-    :param complete: whether the whole suite was asked for, rather than some of its files.
+    :param partial: why tests may be missing that were never collected, or null: then the whole suite was asked for.
     :param controller: pid that the workers die with.
     """
 
@@ -39,7 +39,7 @@ class Plan:
     document: str | None
     catalog: str | None
     cells: tuple[CellKey, ...]
-    complete: bool
+    partial: str | None
     controller: int
 
     def dumps(self) -> str:

@@ -71,6 +71,18 @@ def check_distribution(namespace: Any) -> None:
             )
 
 
+def check_execution(namespace: Any) -> None:
+    """Refuse what collects tests, reports them as passed and does not run them.
+
+    :raises UsageError: for `--setup-only` and `--setup-plan`.
+    """
+    for name in ("setuponly", "setupplan"):
+        if getattr(namespace, name, False):
+            raise UsageError(
+                f"--{name.replace('setup', 'setup-')} runs no test, so there is nothing to judge"
+            )
+
+
 def wants_workers(namespace: Any, *, xdist: bool) -> bool:
     """Whether tests run in workers, or in this process (`-n 0`, a debugger, no xdist)."""
     in_process = namespace.numprocesses == 0 if xdist else True

@@ -136,6 +136,7 @@ def _workers(config: pytest.Config, settings: Settings, environ: MutableMapping[
     """The box, and how many host workers there are beside its cards'; none where tests run in this process."""
     namespace = config.known_args_namespace
     xdist = config.pluginmanager.hasplugin("xdist")
+    prepare.check_execution(namespace)
     if xdist:
         prepare.check_distribution(namespace)
     box = choose(settings.gpus, environ)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Mapping
+from collections.abc import Generator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -41,7 +41,8 @@ class Worker:
         self.lane = environ.get(LANE_VARIABLE, HOST)
         self.gpu = plan.gpu(self.lane)
         self.devices = Devices(environ, self.gpu, plan.logs, name)
-        self.deselected = 0
+        self.deselected: list[str] = []
+        self.outside: set[str] = set()
 
     # -- collection --------------------------------------------------------------------------------------------
 
@@ -57,7 +58,10 @@ class Worker:
             metafunc.parametrize("net", self.plan.nets, indirect=True)
 
     def pytest_deselected(self, items: list[pytest.Item]) -> None:
-        self.deselected += len(items)
+        """Of what the user's selection leaves out, that counts which is in scope."""
+        inside = {cell.spec for cell in self.plan.cells}
+        named = ((item.nodeid, cells.spec_of(item)) for item in items)
+        self.deselected += [nodeid for nodeid, spec in named if spec is not None and spec[0] in inside]
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
@@ -72,7 +76,17 @@ class Worker:
             for named, item in known
             if named is None or named[0] in inside or named[0] not in order
         ]
+        self.outside = {named[0] for named, _ in known if named} & set(order) - inside
         items[:] = [item for _, item in sorted(kept, key=lambda pair: pair[0])]
+
+    def collection(self, items: Sequence[pytest.Item]) -> cells.Collection:
+        """The tests that are left, as the controller is told of them."""
+        return cells.Collection(
+            items=tuple(cells.record_of(item) for item in items),
+            lanes=tuple(cells.lane_of(item, self.plan, self.catalog) for item in items),
+            deselected=tuple(self.deselected),
+            outside=tuple(sorted(self.outside)),
+        )
 
     # -- one test ----------------------------------------------------------------------------------------------
 
@@ -145,8 +159,7 @@ class XdistWorker:
         """Before xdist tells the controller: it looks for the file as soon as it is told."""
         worker = self.worker
         path = Path(str(worker.plan.nodefile).format(worker.name))
-        lanes = {item.nodeid: cells.lane_of(item, worker.plan, worker.catalog) for item in session.items}
-        cells.write_facts(path, session.items, lanes, worker.deselected)
+        cells.write_facts(path, worker.collection(session.items))
 
 
 def _explain(report: pytest.TestReport, error: BaseException, evidence: Evidence | None) -> None:

@@ -20,7 +20,7 @@ SCHEMA = json.loads((ROOT / "pytest_cudaboot/schema/verdict.schema.json").read_t
 HELD = """
 import pytest
 @pytest.mark.spec("a.works")
-def test_works(measure): measure(figure=1)
+def test_works(measure, evidence): measure(figure=1); evidence.ran_on("cpu", [])
 """
 RUN_LINEAR = """
 def run_linear(session, project):

@@ -30,6 +30,10 @@ def test_command(run, once):
 
 def test_of_no_spec(once):
     pass
+
+@pytest.mark.spec("b.card")
+def test_card(gpu):
+    pass
 """
 )
 CATALOG = """

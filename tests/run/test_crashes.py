@@ -163,6 +163,7 @@ def test_a_process_that_dies_under_an_in_process_test_is_replaced(gate: Gate) ->
         DEVICE.split('@pytest.mark.spec("c.hang")')[0]
         + '@pytest.mark.spec("c.next")'
         + DEVICE.split('@pytest.mark.spec("c.next")')[1]
+        + "".join(f'@pytest.mark.spec("c.{n}")\ndef test_{n}(): pass\n' for n in ("hang", "worker", "orphan"))
     )
     catalog = DEVICE_CATALOG.replace('needs = ["c.crash", "c.hang", "c.worker"]', "")
     gate.suite(tests, catalog).here("-k", "crash or next or works")

@@ -182,3 +182,111 @@ def test_a_command_that_outlives_the_budget_has_hung(gate: Gate) -> None:
 
     assert (gate.outcomes["b.other"], gate.cells["b.other"]["cause"]) == ("broken", "hang")
     assert "sleep: did not end within" in gate.cells["b.other"]["reason"]
+
+
+HALVES = (
+    HELD
+    + OTHER
+    + """def test_fine(measure): measure(x=1)
+"""
+    + OTHER
+    + """def test_numbers(): assert 0
+"""
+)
+
+
+@pytest.mark.parametrize(
+    "words",
+    [("-k", "not numbers"), ("--deselect", "test_suite.py::test_numbers"), ("-k", "works or fine")],
+    ids=["-k", "--deselect", "-k, the other way round"],
+)
+def test_half_of_a_cells_tests_is_no_cell(gate: Gate, words: tuple[str, ...]) -> None:
+    gate.suite(HALVES, TWO).here(*words)
+
+    assert gate.verdict["exit"] == 12
+    assert "left out by a selection: test_suite.py::test_numbers[host]" in gate.verdict["reasons"]
+
+
+@pytest.mark.parametrize("name", ["test_suite.py::test_fine", "test_suite.py"])
+def test_half_of_a_suite_is_no_suite(gate: Gate, name: str) -> None:
+    gate.suite(HELD + OTHER + "def test_fine(measure): measure(x=1)\n", TWO)
+    (gate.path / "test_more.py").write_text("import pytest\n" + OTHER + "def test_numbers(): assert 0\n")
+
+    gate.pytester.runpytest_inprocess("--gpus", "none", "-n", "0", "test_suite.py::test_works", name)
+
+    assert gate.verdict["exit"] == 12
+    assert "only a part of the suite was asked for" in gate.verdict["reasons"]
+
+
+def test_files_that_are_not_looked_at_are_a_hole(gate: Gate) -> None:
+    gate.suite(HELD + OTHER + "def test_fine(measure): measure(x=1)\n", TWO)
+    (gate.path / "test_more.py").write_text("import pytest\n" + OTHER + "def test_numbers(): assert 0\n")
+
+    gate.here("--ignore", "test_more.py")
+
+    assert gate.verdict["exit"] == 12
+    assert "--ignore may leave out files of the suite" in gate.verdict["reasons"]
+
+
+@pytest.mark.parametrize("option", ["--setup-only", "--setup-plan"])
+def test_what_runs_no_test_is_refused(gate: Gate, option: str) -> None:
+    result = gate.suite().here(option)
+
+    assert result.ret == 4
+    result.stderr.fnmatch_lines([f"*{option} runs no test, so there is nothing to judge"])
+
+
+def test_a_test_whose_body_did_not_run_is_not_run(gate: Gate) -> None:
+    (gate.path / "conftest.py").write_text(
+        "def pytest_runtest_protocol(item, nextitem):\n"
+        "    from _pytest.runner import call_and_report\n"
+        "    for when in ('setup', 'teardown'):\n"
+        "        call_and_report(item, when, nextitem=nextitem)\n"
+        "    return item.name.startswith('test_other') or None\n"
+    )
+    tests = HELD + OTHER + "def test_other(act): pass\n@pytest.fixture\ndef act(evidence): evidence.act()\n"
+    gate.suite(tests, TWO).here()
+
+    assert (gate.outcomes["b.other"], gate.cells["b.other"]["reason"]) == ("not-run", "its body did not run")
+
+
+def test_the_worse_of_two_phases_counts(gate: Gate) -> None:
+    tests = """
+from pytest_cudaboot.errors import UnsupportedError
+@pytest.fixture
+def breaks():
+    yield
+    assert 0, "in the tear-down"
+@pytest.mark.spec("b.other")
+def test_other(breaks, measure):
+    measure(x=1)
+    raise UnsupportedError("not here", 99)
+"""
+    gate.suite(HELD + tests, TWO.replace("[b.other]", '[b.other]\nmay = ["unsupported"]')).here()
+
+    assert gate.verdict["exit"] == 1
+    assert gate.cells["b.other"]["reason"] == "in the tear-down assert 0"
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("cudaboot.failure", '{"status": "passed", "cause": null, "reason": "forged", "problem": null}'),
+        ("cudaboot", '{"acts": 9, "spec": "b.other", "platform": "cpu", "gpus": []}'),
+    ],
+)
+def test_a_test_can_not_write_its_own_report(gate: Gate, name: str, value: str) -> None:
+    forged = f"    record_property({name!r}, {value!r})\n"
+    body = "    assert 0\n" if name.endswith("failure") else ""
+    gate.suite(HELD + OTHER + f"def test_other(record_property):\n{forged}{body}", TWO).here()
+
+    assert gate.outcomes["b.other"] == ("broken" if body else "not-run")
+
+
+def test_a_measurement_is_no_proof_of_the_cpu(gate: Gate) -> None:
+    gate.suite(HELD.replace('evidence.ran_on("cpu", [])', "pass")).here()
+
+    assert gate.verdict["exit"] == 12
+    assert (
+        "nothing is proved on the CPU: no deciding gate cell that executes holds" in gate.verdict["reasons"]
+    )
