@@ -20,6 +20,7 @@ from pytest_cudaboot.project import Project, describe, find_project, sha256
 from pytest_cudaboot.report import files
 from pytest_cudaboot.rules.catalog import Catalog, load_catalog
 from pytest_cudaboot.rules.scope import Scope, decide_scope, plan
+from pytest_cudaboot.rules.selection import in_force
 from pytest_cudaboot.rules.spec import LOWERERS
 from pytest_cudaboot.rules.waivers import Waiver, load_waivers, waived_cells
 from pytest_cudaboot.run.box import Box
@@ -246,7 +247,12 @@ def _record(parts: Parts) -> RunRecord:
         project=parts.identity,
         catalog=_catalog_facts(parts.catalog),
         box=parts.box.facts,
-        toolchain={"plugin": plugin, "python": sys.version.split()[0], "pytest": pytest.__version__},
+        toolchain={
+            "plugin": plugin,
+            "python": sys.version.split()[0],
+            "pytest": pytest.__version__,
+            "environment": in_force(parts.environ),
+        },
         waivers=tuple(waiver.to_json() for waiver in parts.waivers),
     )
 

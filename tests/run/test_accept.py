@@ -139,3 +139,10 @@ def test_nothing_is_left_beside_the_published_files(gate: Gate) -> None:
         "ledger.jsonl",
         "verdict.json",
     ]
+
+
+def test_what_was_in_force_is_recorded(gate: Gate, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XLA_FLAGS", "--xla_dump_to=/nowhere")
+    gate.suite().here()
+
+    assert gate.verdict["toolchain"]["environment"] == {"XLA_FLAGS": "dropped: --xla_dump_to=/nowhere"}
