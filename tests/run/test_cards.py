@@ -76,17 +76,17 @@ WAIVED = (
 def box(gate: Gate, monkeypatch: pytest.MonkeyPatch) -> Gate:
     (gate.path / "two_cards.py").write_text(BOX)
     (gate.path / "cudaboot-waivers.toml").write_text(WAIVED)
-    source = Path(__file__).with_name("masked_cuda.c")
-    line = f"gcc -Wall -Wextra -Werror -shared -fPIC {source} -o {gate.path / 'libcuda.so.1'}"
-    subprocess.run(["/usr/bin/env", *line.split()], check=True)
+    for source, made in (("masked_cuda.c", "libcuda.so.1"), ("tiny_cuda.c", "plugin.so")):
+        line = f"gcc -Wall -Wextra -Werror -shared -fPIC {Path(__file__).with_name(source)} -o {gate.path / made}"
+        subprocess.run(["/usr/bin/env", *line.split()], check=True)
     monkeypatch.setenv("LD_LIBRARY_PATH", str(gate.path))
-    monkeypatch.setenv("PJRT_PLUGIN", cpu_plugin())
+    monkeypatch.setenv("PJRT_PLUGIN", str(gate.path / "plugin.so"))
     monkeypatch.setenv("PYTHONPATH", f"{gate.path}:{ROOT}")
     return gate.suite(TESTS, CATALOG)
 
 
 def cpu_plugin() -> str:
-    """A real plugin, so that what is under test is the pin and not CUDA."""
+    """A real plugin, which knows of no card."""
     from importlib.resources import files
 
     return str(files("xla_plugins.xla_cpu_pjrt") / "xla_cpu_pjrt.so")
@@ -122,6 +122,14 @@ def test_a_pin_that_does_not_hold_spoils_everything(box: Gate, monkeypatch: pyte
     assert result.ret == box.verdict["exit"] == 13
     assert box.verdict["verdict"] == "environment"
     assert f"but was pinned to ['{B}']" in box.verdict["reasons"][0]
+
+
+def test_a_cpu_plugin_on_a_card_spoils_everything(box: Gate, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PJRT_PLUGIN", cpu_plugin())
+    result = box.away("-p", "two_cards", "-k", "real", gpus="1")
+
+    assert (result.ret, box.verdict["verdict"]) == (13, "environment")
+    assert "runs on platform 'cpu', and this run is on 'cuda'" in box.verdict["reasons"][0]
 
 
 def test_two_cards_need_workers(box: Gate) -> None:
