@@ -9,9 +9,11 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import jsonschema
+
 from fixtures.boxes import replay
 from fixtures.boxes.replay import Box
-from tests.run.gate import HELD, ROOT, WORKS, Gate
+from tests.run.gate import HELD, ROOT, SCHEMA, WORKS, Gate, Json
 
 PLUGIN = "tiny_plugin.so"
 BOXES = Path(replay.__file__).parent
@@ -33,6 +35,7 @@ OURS = ("PYTEST_XDIST_", "PYTEST_ADDOPTS", "CUDA_", "CUDABOOT_")
 REPLAYED = "the box was replayed from a recording, and a replay is never accepted"
 Done = subprocess.CompletedProcess[str]
 Question = tuple[str, str | None]
+PUBLISHED = jsonschema.Draft202012Validator(SCHEMA)  # made once: there are many looks at a run
 
 
 class BoxGate(Gate):
@@ -83,6 +86,13 @@ class BoxGate(Gate):
             True,
         )
         return str(self.verdict["reasons"][0])
+
+    @property
+    def verdict(self) -> Json:
+        """The verdict on disk, which has the published form."""
+        found: Json = json.loads((self.out / "verdict.json").read_text())
+        PUBLISHED.validate(found)
+        return found
 
     def uuid(self, place: int) -> str:
         return self.box.cards[place].uuid

@@ -14,9 +14,9 @@ from tests.run.gate import ROOT
 
 @pytest.fixture(scope="session")
 def libraries(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The stand-ins, and the smallest plugin that a shim can drive, built once."""
+    """The stand-ins, and the smallest plugin that a shim can drive, as if it were on a card; built once."""
     folder = replay.build(tmp_path_factory.mktemp("stand-ins"))
-    source = ROOT / "fixtures/broken/plugins/tiny_plugin.c"
+    source = ROOT / "tests/run/tiny_cuda.c"
     subprocess.run(["/usr/bin/env", "gcc", "-fPIC", "-shared", source, "-o", folder / PLUGIN], check=True)
     return folder
 

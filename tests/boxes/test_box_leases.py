@@ -11,7 +11,9 @@ from pathlib import Path
 
 import pytest
 
+from pytest_cudaboot.errors import UsageError
 from pytest_cudaboot.probes.lease import acquire, obstacles, occupy
+from pytest_cudaboot.run.settings import read_settings
 from tests.boxes.box import BoxGate, steps
 
 CHEAP = """
@@ -87,7 +89,7 @@ def test_a_held_card_is_refused_with_its_holder(box: BoxGate) -> None:
 
 def test_the_other_cards_are_to_be_had_and_all_are_free_after_it(box: BoxGate) -> None:
     with acquire([box.uuid(1)], folder=leases(box)):
-        box.ran(gpus="0")
+        box.ran("-n", "0", gpus="0")
 
     assert box.cards_of("a.cheap") == {box.uuid(0): "holds"}
     assert obstacles(box.uuids, folder=leases(box)) == ()
@@ -103,7 +105,7 @@ def test_what_an_earlier_run_left_behind_keeps_the_card(box: BoxGate) -> None:
 
 def test_a_run_that_waits_says_for_what_and_goes_on(box: BoxGate) -> None:
     lease = acquire([box.uuid(0)], folder=leases(box))
-    with started(box, "--cudaboot-wait", str(SECONDS)) as run:
+    with started(box, "-n", "0", "--cudaboot-wait", str(SECONDS)) as run:
         assert run.stderr is not None
         told = run.stderr.readline()
         lease.release()
@@ -119,11 +121,20 @@ def test_a_run_that_has_waited_long_enough(box: BoxGate) -> None:
         assert f"after 0.2 s still: {box.uuid(0)} is leased by" in box.refused(gpus="0")
 
 
-@pytest.mark.parametrize("wait", ["soon", "-1", "nan", "inf"])
-def test_a_wait_that_is_no_number_of_seconds(box: BoxGate, wait: str) -> None:
-    assert f"--cudaboot-wait: {wait!r} is not a number of seconds" in box.refused(
-        f"--cudaboot-wait={wait}", gpus="0"
-    )
+def test_a_wait_that_is_no_number_of_seconds(box: BoxGate) -> None:
+    said = box.refused("--cudaboot-wait=-1", gpus="0")
+
+    assert "--cudaboot-wait: '-1' is not a number of seconds" in said
+
+
+@pytest.mark.parametrize("wait", ["soon", "nan", "inf"])
+def test_others_that_are_none(
+    pytestconfig: pytest.Config, monkeypatch: pytest.MonkeyPatch, wait: str
+) -> None:
+    monkeypatch.setattr(pytestconfig.known_args_namespace, "cudaboot_wait", wait)
+
+    with pytest.raises(UsageError, match=f"--cudaboot-wait: '{wait}' is not a number of seconds"):
+        read_settings(pytestconfig)
 
 
 def test_to_collect_takes_no_lease(box: BoxGate) -> None:
@@ -134,7 +145,7 @@ def test_to_collect_takes_no_lease(box: BoxGate) -> None:
 def test_a_run_without_cards_takes_no_lease(box: BoxGate) -> None:
     box.suite(CHEAP.replace("gpu, ", "").replace("card=gpu.uuid", "figure=1"), steps(cheap="any"))
     with acquire(box.uuids, folder=leases(box)):
-        box.ran(gpus="none")
+        box.ran("-n", "0", gpus="none")
 
     assert box.outcomes["a.cheap"] == "holds"
 

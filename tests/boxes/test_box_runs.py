@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -173,24 +174,12 @@ def test_mig_is_refused_before_anything_runs(gate: BoxGate) -> None:
     assert "is a MIG instance; only whole cards can be gated" in gate.refused(gpus="MIG-1234")
 
 
-@pytest.mark.parametrize(
-    ("wanted", "words"),
-    [
-        ("8", "no GPU '8'; this machine offers: 0=GPU-88888000-0000-4000-8000-000000000000 (NVIDIA H100"),
-        ("0,19:00.0", "names GPU-88888000-0000-4000-8000-000000000000 twice"),
-    ],
-)
-def test_a_wrong_name_ends_before_anything_runs(gate: BoxGate, wanted: str, words: str) -> None:
+def test_a_wrong_name_ends_before_anything_runs(gate: BoxGate) -> None:
+    """All that can be wrong with a name is asked for in `test_box_selection.py`, where a question costs no run."""
     gate.on("invented-eight").suite(CHEAP, CHEAP_CATALOG).old_accept()
 
-    assert words in gate.refused(gpus=wanted)
-
-
-def test_inside_an_outer_mask_its_cards_alone_are_used(gate: BoxGate) -> None:
-    gate.on("invented-eight", CUDA_VISIBLE_DEVICES="6,GPU-88888002").suite(PROVED, CATALOG).ran(gpus="1,0")
-
-    assert gate.cards_of("a.real") == {gate.uuid(2): "holds", gate.uuid(6): "holds"}
-    assert {card for cards in gate.touched for card in cards} == {gate.uuid(2), gate.uuid(6)}
+    words = "names GPU-88888000-0000-4000-8000-000000000000 twice"
+    assert words in gate.refused(gpus="0,19:00.0")
 
 
 def test_a_masked_card_is_refused_and_not_touched(gate: BoxGate) -> None:
@@ -211,6 +200,7 @@ def test_a_pin_that_does_not_hold_is_a_broken_environment(gate: BoxGate) -> None
 
 CRASHING = """
 import os, pytest
+from pytest_cudaboot.device.cuda import visible_devices
 
 @pytest.mark.spec("a.crash")
 def test_crash(gpu, measure):
@@ -221,18 +211,32 @@ def test_crash(gpu, measure):
 @pytest.mark.spec("a.after")
 def test_after(gpu, lowerer, measure):
     measure(pid=os.getpid())
-    assert lowerer.call("prove") == [gpu.uuid] == [os.environ["CUDA_VISIBLE_DEVICES"]]
+    seen = [device.uuid for device in visible_devices()]
+    assert lowerer.call("prove") == [gpu.uuid] == seen == [os.environ["CUDA_VISIBLE_DEVICES"]]
 """
 
 
-def test_the_replacement_of_a_crashed_worker_has_its_card(gate: BoxGate) -> None:
-    gate.on("invented-eight").suite(CRASHING, steps(crash="each", after="each xla"))
-    gate.ran(gpus="5,2")
+@pytest.fixture(scope="module")
+def masked(tmp_path_factory: pytest.TempPathFactory, libraries: Path) -> BoxGate:
+    """A run inside an outer mask, in which the worker of one of its two cards crashes."""
+    gate = BoxGate(tmp_path_factory.mktemp("masked"), libraries)
+    gate.on("invented-eight", CUDA_VISIBLE_DEVICES="6,GPU-88888002")
+    gate.suite(CRASHING, steps(crash="each", after="each xla")).ran(gpus="1,0")
+    return gate
 
-    crashed, spared = gate.uuid(2), gate.uuid(5)
-    workers = {(record["spec"], record["gpu"]): record["worker"] for record in gate.records("result")}
-    assert gate.cards_of("a.crash") == {crashed: "broken", spared: "holds"}
-    assert gate.cards_of("a.after") == {crashed: "holds", spared: "holds"}
+
+def test_inside_an_outer_mask_its_cards_alone_are_used(masked: BoxGate) -> None:
+    assert masked.cards_of("a.after") == {masked.uuid(2): "holds", masked.uuid(6): "holds"}
+    assert {card for cards in masked.touched for card in cards} == {masked.uuid(2), masked.uuid(6)}
+
+
+def test_the_replacement_of_a_crashed_worker_has_its_card(masked: BoxGate) -> None:
+    crashed, spared = masked.uuid(2), masked.uuid(6)
+    workers = {(record["spec"], record["gpu"]): record["worker"] for record in masked.records("result")}
+
+    assert masked.cards_of("a.crash") == {crashed: "broken", spared: "holds"}
+    assert masked.cards_of("a.after") == {crashed: "holds", spared: "holds"}
     assert workers["a.crash", crashed] != workers["a.after", crashed]
     assert workers["a.crash", spared] == workers["a.after", spared]
-    assert sorted(gate.touched) == [(crashed,), (spared,)]
+    # Of each card, the device process and the worker that looks for itself.
+    assert sorted(masked.touched) == [(crashed,), (crashed,), (spared,), (spared,)]

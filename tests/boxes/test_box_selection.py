@@ -75,6 +75,7 @@ REFUSALS = [
     ("FF:00.0", None, f"no GPU 'FF:00.0'; {OFFER}"),
     ("GPU-88888", None, f"GPU 'GPU-88888' is the start of 8 UUIDs; {OFFER}"),
     ("1,0-2", None, "--gpus=1,0-2 names GPU-88888001-0000-4000-8000-000000000001 twice"),
+    ("0,19:00.0", None, "--gpus=0,19:00.0 names GPU-88888000-0000-4000-8000-000000000000 twice"),
     ("2,4C:00.0", None, "--gpus=2,4C:00.0 names GPU-88888002-0000-4000-8000-000000000002 twice"),
     ("3-1", None, "--gpus range '3-1' runs backwards; write '1-3'"),
     (

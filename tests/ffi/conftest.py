@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import subprocess
 import sys
@@ -18,11 +19,11 @@ from tests.ffi.helpers import (
     IDENTITY,
     PLUGINS,
     ROOT,
+    Builds,
     Child,
     Json,
     Saboteurs,
     all_reduce,
-    build,
     clean_environment,
     images,
     site_file,
@@ -42,26 +43,33 @@ def checkout(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="session")
+def builds(tmp_path_factory: pytest.TempPathFactory) -> Builds:
+    """Workers have folders side by side; without workers the session's own folder is nobody else's."""
+    own = tmp_path_factory.getbasetemp()
+    shared = (own.parent if "PYTEST_XDIST_WORKER" in os.environ else own) / "builds"
+    shared.mkdir(exist_ok=True)
+    return Builds(shared)
+
+
+@pytest.fixture(scope="session")
 def project(checkout: Path) -> Path:
     return checkout / "reference"
 
 
 @pytest.fixture(scope="session")
-def shim(project: Path) -> Path:
+def shim(project: Path, builds: Builds) -> Path:
     """The XLA shim, built by the documented line."""
-    build(*BUILD_SHIM.split(), cwd=project)
-    return project / "ffi/libpjrt_ffi.so"
+    return builds(*BUILD_SHIM.split(), cwd=project)
 
 
 @pytest.fixture(scope="session")
-def trainer(project: Path) -> Path:
-    build(*BUILD_TRAINER.split(), cwd=project)
-    return project / "trainer"
+def trainer(project: Path, builds: Builds) -> Path:
+    return builds(*BUILD_TRAINER.split(), cwd=project)
 
 
 @pytest.fixture(scope="session")
-def saboteur(checkout: Path) -> Saboteurs:
-    return Saboteurs(checkout / "broken/plugins")
+def saboteur(checkout: Path, builds: Builds) -> Saboteurs:
+    return Saboteurs(checkout / "broken/plugins", builds)
 
 
 @pytest.fixture(scope="session")

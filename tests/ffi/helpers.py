@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
+import shutil
 import struct
 import subprocess
 import sysconfig
@@ -10,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 import pytest
+from filelock import FileLock
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -74,26 +77,47 @@ class Child(Protocol):
     ) -> list[Json]: ...
 
 
-class Saboteurs:
-    """Plugins that are broken on purpose, built when they are asked for."""
+class Builds:
+    """What is built once for all workers of a session, by the content of its sources.
+
+    :param folder: one that the workers share.
+    """
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
 
+    def __call__(self, *line: str | Path, cwd: Path) -> Path:
+        """Like `build`; the line ends in `-o FILE`, which is then a copy of what was built first."""
+        *words, output = line
+        made = self.folder / self._key(words, cwd)
+        with FileLock(f"{made}.lock"):
+            if not made.exists():
+                partial = made.with_suffix(".partial")
+                build(*words, partial, cwd=cwd)
+                partial.replace(made)
+        return Path(shutil.copy(made, cwd / output))
+
+    def _key(self, words: list[str | Path], cwd: Path) -> str:
+        """From the words, and every source and header that lies beside a source among them."""
+        names = [Path(word).name for word in words]
+        digest = hashlib.sha256("\0".join(names).encode())
+        for folder in sorted({(cwd / word).parent for word in words if str(word).endswith((".c", ".h"))}):
+            for path in sorted(folder.glob("*.[ch]")):
+                digest.update(path.read_bytes())
+        return digest.hexdigest()
+
+
+class Saboteurs:
+    """Plugins that are broken on purpose, built when they are asked for."""
+
+    def __init__(self, folder: Path, builds: Builds) -> None:
+        self.folder, self.builds = folder, builds
+
     def __call__(self, name: str) -> Path:
         library = self.folder / f"{name}.so"
         if not library.exists():
-            build(
-                "gcc",
-                "-Wall",
-                "-Wextra",
-                "-fPIC",
-                "-shared",
-                f"{name}.c",
-                "-o",
-                library.name,
-                cwd=self.folder,
-            )
+            line = ("gcc", "-Wall", "-Wextra", "-fPIC", "-shared", f"{name}.c", "-o", library.name)
+            self.builds(*line, cwd=self.folder)
         return library
 
 

@@ -7,9 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.ffi.helpers import Child, Json, build, create, invoke, run, tensor
+from tests.ffi.helpers import Builds, Child, Json, create, invoke, run, tensor
 
 PAIR: Json = invoke("pair", [tensor(2, 3), tensor()], [6, 1])
+SCENARIO = Path(__file__).with_name("scenario.c")
 CLIENT_ONLY = 1  # the client lives as long as the process
 
 # Function that fails, at which of its calls, and what the invocation then answers.
@@ -116,13 +117,17 @@ def test_sessions_of_the_shim_alone_do_not_grow(child: Child, modules: Path, tin
 
 
 @pytest.fixture(scope="session")
-def asan(project: Path) -> tuple[Path, Path]:
+def asan(project: Path, builds: Builds) -> tuple[Path, Path]:
     """Shim and scenario with AddressSanitizer and UBSan."""
     flags = ("-g", "-O1", "-fsanitize=address,undefined", "-fno-sanitize-recover=all")
-    build("gcc", *flags, "-fPIC", "-shared", "ffi/pjrt_ffi.c", "-ldl", "-o", "asan_shim.so", cwd=project)
-    source = Path(__file__).with_name("scenario.c")
-    build("gcc", *flags, "-Iffi", source, "-ldl", "-o", "asan_scenario", cwd=project)
-    return project / "asan_scenario", project / "asan_shim.so"
+    shared = ("-fPIC", "-shared", "ffi/pjrt_ffi.c", "-ldl", "-o", "asan_shim.so")
+    library = builds("gcc", *flags, *shared, cwd=project)
+    return builds("gcc", *flags, "-Iffi", SCENARIO, "-ldl", "-o", "asan_scenario", cwd=project), library
+
+
+@pytest.fixture(scope="session")
+def scenario_program(project: Path, builds: Builds) -> Path:
+    return builds("gcc", "-g", "-Iffi", SCENARIO, "-ldl", "-o", "scenario", cwd=project)
 
 
 @pytest.fixture(scope="session")
@@ -179,7 +184,7 @@ def test_address_sanitizer_over_a_real_plugin(
     ids=["good", "failing"],
 )
 def test_valgrind(
-    project: Path,
+    scenario_program: Path,
     shim: Path,
     modules: Path,
     bad_file: Path,
@@ -188,8 +193,6 @@ def test_valgrind(
     code: int,
 ) -> None:
     assert shutil.which("valgrind"), "valgrind is missing: apt-get install valgrind"
-    source = Path(__file__).with_name("scenario.c")
-    build("gcc", "-g", "-Iffi", source, "-ldl", "-o", "scenario", cwd=project)
     check = (
         "valgrind -q --error-exitcode=7 --leak-check=full --errors-for-leak-kinds=definite,indirect,possible"
     )
@@ -197,11 +200,11 @@ def test_valgrind(
 
     done = run(
         *check.split(),
-        "./scenario",
+        scenario_program,
         shim,
         *scenario(modules, bad_file, tiny),
         str(code),
-        cwd=project,
+        cwd=scenario_program.parent,
         env=settings,
     )
 
