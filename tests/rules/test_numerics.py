@@ -59,6 +59,8 @@ def test_rounding_of_the_device_class_agrees(entry: str, device: str, noise: flo
 @pytest.mark.parametrize(("device", "noise"), [("cpu", 2e-4), ("cuda-strict", 8e-4), ("cuda", 1e-2)])
 def test_a_coarser_arithmetic_than_the_class_has_is_refused(entry: str, device: str, noise: float) -> None:
     inputs = seeded(entry, 3)
+    if (oracle.FAMILY[entry], device) == ("conv", "cuda"):
+        noise *= 10  # its bound is the field's outer one, until it was measured on a card
 
     with pytest.raises(NumericError, match="the median error"):
         check(entry, inputs, noisy(entry, inputs, noise), BOUNDS.of(oracle.FAMILY[entry], device)).require()
@@ -86,7 +88,12 @@ def test_a_learning_rate_of_zero_is_refused(entry: str) -> None:
     inputs = seeded(entry, 5)
     still = oracle.ORACLES[entry](rate_of_zero(inputs, oracle.RATE[entry]))
 
-    with pytest.raises(NumericError, match=r"the median error 1 exceeds 0.003"):
+    with pytest.raises(
+        NumericError,
+        match=r"the median error 1 exceeds 0.003"
+        if oracle.FAMILY[entry] == "dot"
+        else "error 1 exceeds 0.03",
+    ):
         check(entry, inputs, still, BOUNDS.of(oracle.FAMILY[entry], "cuda")).require()
 
 
@@ -218,13 +225,7 @@ def test_an_update_of_another_shape_is_refused() -> None:
 
 
 def test_the_shipped_bounds_lie_within_the_outer_ones() -> None:
-    outer = {"dot": (3e-3, 3e-2), "conv": (3e-2, 7e-2), "batchnorm": (5e-3, 0.2), "depthwise": (6e-2, 0.9)}
-    outer |= {
-        "swish": (1.5e-2, 2e-2),
-        "attention": (3e-3, 5e-3),
-        "deepconv": (0.15, 0.8),
-        "layernorm": (3e-3, 5e-3),
-    }
+    outer = {"dot": (3e-3, 3e-2), "conv": (3e-2, 7e-2)}
 
     assert {entry.family for entry in BOUNDS.entries} == set(outer)
     for entry in BOUNDS.entries:
