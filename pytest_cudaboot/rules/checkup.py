@@ -17,7 +17,7 @@ from pytest_cudaboot.rules.selection import select
 GIB = 1 << 30
 LEAST_ROOM = GIB  # for the shims, the logs and the verdict
 AMPLE_ROOM = 50 * GIB  # for Lean's libraries, a build of IREE and the data sets
-ELAN = "curl https://elan.lean-lang.org/elan-init.sh -sSf | sh"
+ELAN = "see https://lean-lang.org/install"
 GCC = "apt install gcc libc6-dev   # dnf install gcc, on Fedora and its kin"
 
 
