@@ -22,10 +22,7 @@ Array = npt.NDArray[np.float32]
 Shape = tuple[int, ...]
 
 # A third party's lowerer is named by `LowererConfig.implementation` and needs no line here.
-IMPLEMENTATIONS = {
-    "xla": "pytest_cudaboot.lowerers.xla:XlaLowerer",
-    "iree": "pytest_cudaboot.lowerers.iree:IreeLowerer",
-}
+IMPLEMENTATIONS = {"xla": "pytest_cudaboot.lowerers.xla:XlaLowerer"}
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 import math
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -59,13 +57,6 @@ class Evidence:
     def left(self) -> float:
         """Seconds of budget left, at least a little so that a call can end with a message."""
         return max(0.1, self.deadline - time.monotonic())
-
-    @contextmanager
-    def noting(self, name: str) -> Iterator[None]:
-        """Time a block, as `NAME_s`."""
-        started = time.perf_counter()
-        yield
-        self.note(**{f"{name}_s": round(time.perf_counter() - started, 3)})
 
     def to_property(self) -> tuple[str, str]:
         """As a user property: JSON text, which is all that crosses from a worker."""
