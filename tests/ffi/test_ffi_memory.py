@@ -93,7 +93,7 @@ def test_copies_are_all_issued_before_one_is_awaited(child: Child, modules: Path
     assert counts["late"] == 0
 
 
-@pytest.mark.parametrize("times", [200])
+@pytest.mark.parametrize("times", [100])
 def test_sessions_do_not_grow(child: Child, modules: Path, real_plugin: Path, times: int) -> None:
     """The first half warms up; in the second, less than a kilobyte a session stays."""
     op: Json = {"op": "churn", "path": str(modules / "pair.mlir"), "times": times}
