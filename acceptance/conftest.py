@@ -29,6 +29,8 @@ from pytest_cudaboot.run.worker import WORKER
 
 SOURCES = ("ffi", "nets")
 SHIM = "libpjrt_ffi.so"
+# Autotuning may choose another kernel in each process; without it two runs are equal to the last bit.
+WITHOUT_AUTOTUNING = "--xla_gpu_autotune_level=0 --xla_gpu_deterministic_ops=true"
 ENDLESS = "100000000"  # steps: more than anybody waits for
 MARGIN = 2.0  # seconds of budget that are kept for saying what was wrong
 
@@ -226,7 +228,8 @@ def cuda_view(request: pytest.FixtureRequest, tmp_path: Path, evidence: Evidence
 @pytest.fixture
 def meeting(request: pytest.FixtureRequest) -> Path:
     """A folder in which the workers of one run can see each other."""
-    folder = Path(request.config.stash[WORKER].plan.workdir) / "meeting"
+    plan = request.config.stash[WORKER].plan
+    folder = Path(plan.workdir) / "meeting"
     folder.mkdir(exist_ok=True)
     return folder
 

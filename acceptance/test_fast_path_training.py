@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import signal
 from collections.abc import Callable
@@ -13,19 +14,17 @@ import pytest
 from pytest_cudaboot.errors import BoxError, NumericError
 from pytest_cudaboot.rules.controls import rate_of_zero, require_controls
 from pytest_cudaboot.rules.numerics import compare
-from pytest_cudaboot.rules.selection import pin_environment
 from pytest_cudaboot.rules.tolerances import load_tolerances
-from pytest_cudaboot.run.devices import LowererHandle, SessionHandle
+from pytest_cudaboot.run.devices import Devices, LowererHandle, SessionHandle
 from pytest_cudaboot.run.evidence import Evidence
 from pytest_cudaboot.run.fixtures import Runner
 from pytest_cudaboot.run.nets import Graph, Net
 
-from .conftest import SHIM, Trained
+from .conftest import SHIM, WITHOUT_AUTOTUNING, Trained
 
 SEED = 20
 ACCURACY = 0.90
 RUNS = 10  # steps that one executable repeats
-WITHOUT_AUTOTUNING = "--xla_gpu_autotune_level=0 --xla_gpu_deterministic_ops=true"
 UNKNOWN_FLAG = "--xla_there_is_no_such_flag"
 # Those whose own major is CUDA's; cuFFT, cuSOLVER and cuSPARSE count by themselves.
 CUDA_LIBRARY = re.compile(r"lib(cudart|cublas|cublasLt|nvJitLink|nvrtc|cupti)\.so\.(\d+)")
@@ -135,7 +134,6 @@ def test_a_run_that_learns_nothing_would_be_seen(train: Callable[..., Trained]) 
 # > This path reads neither `IREE_BACKEND` nor `IREE_CHIP`, and needs no chip table.
 @pytest.mark.spec("fast.no-iree-env")
 def test_iree_variables_change_nothing(train: Callable[..., Trained], device: str) -> None:
-    # Autotuning may choose another kernel in each process; without it two runs are equal to the last bit.
     fixed: dict[str, str | None] = {} if device == "cpu" else {"XLA_FLAGS": WITHOUT_AUTOTUNING}
     nonsense = {**fixed, "IREE_BACKEND": "nonsense", "IREE_CHIP": "nonsense"}
     unset = {**fixed, "IREE_BACKEND": None, "IREE_CHIP": None}
@@ -175,9 +173,13 @@ def test_xla_trains_by_default(
 # > The plugin itself reads `XLA_FLAGS`,
 # > and a flag that it does not know aborts the process: leave it unset, so that the environment does not change the program.
 @pytest.mark.spec("fast.xla-flags")
-def test_the_pinned_environment_drops_xla_flags(run: Runner) -> None:
-    assert "XLA_FLAGS" not in pin_environment({"XLA_FLAGS": UNKNOWN_FLAG}, None)
-    assert "XLA_FLAGS=" not in run(["env"]).stdout
+def test_the_pinned_environment_drops_xla_flags(run: Runner, tmp_path: Path) -> None:
+    outer = {"PATH": os.defpath, "XLA_FLAGS": UNKNOWN_FLAG}
+    pinned = Devices(outer, None, tmp_path, "outer").environment
+    shown = run(["env"], env=pinned).stdout + run(["env"]).stdout
+
+    assert [line for line in shown.splitlines() if line.startswith(("XLA_FLAGS=", "TF_XLA_FLAGS="))] == []
+    assert pinned["PATH"] == os.defpath, "nothing of the caller's environment got through at all"
 
 
 @pytest.mark.spec("fast.xla-flags", role="canary")

@@ -15,8 +15,8 @@ from pytest_cudaboot.run.evidence import Evidence
 # The document's own table, by what a card's name begins with or holds.
 CAPABILITIES = (
     (re.compile(r"\bA100\b"), (8, 0)),
-    (re.compile(r"RTX 30\d\d|\bA(10|16|40|2000|4000|5000|6000)\b"), (8, 6)),
-    (re.compile(r"RTX 40\d\d|\bL(4|40)\b"), (8, 9)),
+    (re.compile(r"\bRTX 30[5-9]0\b|\bA(10|16|40|2000|4000|5000|6000)\b"), (8, 6)),
+    (re.compile(r"\bRTX 40[5-9]0\b|\bL(4|40)\b"), (8, 9)),
     (re.compile(r"\bH(100|200)\b"), (9, 0)),
 )
 NUMBERS = {"one": 1, "two": 2, "three": 3, "four": 4, "five": 5, "six": 6, "seven": 7, "eight": 8}
@@ -40,20 +40,27 @@ def test_relative_links_resolve(project: Project, document_text: str, evidence: 
 def test_the_document_agrees_with_itself_on_the_number_of_cards(
     document_text: str, measure: Callable[..., None]
 ) -> None:
-    counts = {_number(match[1]) for match in COUNTED.finditer(document_text)}
+    counts = card_counts(document_text)
 
     measure(card_counts=sorted(counts))
     assert len(counts) <= 1
 
 
+@pytest.mark.spec("intro.box-size")
+def test_two_numbers_of_cards_would_be_seen(evidence: Evidence) -> None:
+    evidence.act()
+
+    assert card_counts("The box has 2\u00d7 H200 GPUs; train on all four idle cards.") == {2, 4}
+
+
 @pytest.mark.spec("intro.ada-sm89")
-def test_capability_is_the_documented_one(gpu: Gpu, evidence: Evidence, measure: Callable[..., None]) -> None:
+def test_capability_is_the_documented_one(gpu: Gpu, measure: Callable[..., None]) -> None:
     documented = next((sm for name, sm in CAPABILITIES if name.search(gpu.name)), None)
 
-    evidence.ran_on("cuda", [gpu.uuid])
     measure(card=gpu.name, capability=gpu.capability, documented=documented)
     assert documented in (None, gpu.capability)
 
 
-def _number(word: str) -> int:
-    return NUMBERS.get(word.lower()) or int(word)
+def card_counts(text: str) -> set[int]:
+    """How many cards a text speaks of."""
+    return {NUMBERS.get(word.lower()) or int(word) for word in COUNTED.findall(text)}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import time
 from collections.abc import Callable
@@ -19,7 +20,7 @@ from pytest_cudaboot.run.evidence import Evidence
 from pytest_cudaboot.run.fixtures import Runner
 from pytest_cudaboot.run.worker import WORKER
 
-from .conftest import CudaView, Trained, Training
+from .conftest import WITHOUT_AUTOTUNING, CudaView, Trained, Training
 
 DEVICE_LIST = re.compile(r"CUDA_VISIBLE_DEVICES=[\"']?(\d+(?:,\d+)+)")
 SCRIPTS = ("*.sh", "*.py", "*.md", "*.conf", "*.toml", "*.ini", "*.yml", "*.yaml", "Makefile")
@@ -64,12 +65,19 @@ def test_every_card_trains_at_the_same_time_and_on_itself_only(
 
 @pytest.mark.spec("multi.one-per-card")
 def test_all_cards_learn_the_same(
-    gpu: Gpu, train: Callable[..., Trained], measure: Callable[..., None]
+    gpu: Gpu, gpus: tuple[Gpu, ...], train: Callable[..., Trained], meeting: Path, evidence: Evidence
 ) -> None:
-    trained = train("linear", "--steps", "20", env={"XLA_FLAGS": "--xla_gpu_autotune_level=0"})
+    trained = train("linear", "--steps", "20", env={"XLA_FLAGS": WITHOUT_AUTOTUNING})
+    leave(meeting / f"losses-{gpu.uuid}", json.dumps(trained.losses))
 
+    # Whoever comes later compares with all that were there before, so that each pair of cards is compared once.
+    twins = [card for card in gpus if card.uuid != gpu.uuid and card.name == gpu.name]
+    there = {card.uuid: meeting / f"losses-{card.uuid}" for card in twins}
+    others = {uuid: json.loads(path.read_text("utf-8")) for uuid, path in there.items() if path.is_file()}
+    evidence.measure(**{f"loss_on_{gpu.uuid[:12]}": trained.losses[-1]})
+    evidence.note(compared_with=sorted(others))
     assert trained.header["device"] == gpu.uuid
-    measure(**{f"loss_on_{gpu.uuid[:12]}": trained.losses[-1]})
+    assert {uuid: losses for uuid, losses in others.items() if losses != trained.losses} == {}
 
 
 # > CUDA counts the fastest card first, `nvidia-smi` counts by PCI bus
@@ -120,7 +128,6 @@ def test_the_literal_index_would_put_two_workers_on_one_card(
 def test_the_card_is_leased_to_this_run(gpu: Gpu, leases: Path, controller: int, evidence: Evidence) -> None:
     (obstacle,) = obstacles([gpu.uuid], folder=leases)
 
-    evidence.ran_on("cuda", [gpu.uuid])
     evidence.measure(**{f"leased_{gpu.uuid[:12]}": obstacle.why})
     assert re.search(rf"\bpid {controller}\b", obstacle.why)
 
@@ -133,10 +140,35 @@ def test_another_run_would_be_refused(gpu: Gpu, leases: Path, evidence: Evidence
         acquire([gpu.uuid], folder=leases, wait=0.0)
 
 
+def leave(path: Path, text: str) -> None:
+    """Write a file that another worker sees whole or not at all."""
+    draft = path.with_suffix(".draft")
+    draft.write_text(text, encoding="utf-8")
+    draft.replace(path)
+
+
 @pytest.mark.spec("multi.mask-lists")
 def test_every_list_of_devices_is_the_same(project: Project, evidence: Evidence) -> None:
-    files = [path for pattern in SCRIPTS for path in project.path.rglob(pattern) if ".venv" not in path.parts]
-    lists = {match for path in files for match in DEVICE_LIST.findall(path.read_text(errors="replace"))}
+    files, lists = device_lists(project.path)
 
-    evidence.measure(files=len(files), lists=sorted(lists))
+    evidence.measure(files=files, lists=sorted(lists))
+    assert files > 0
     assert len(lists) <= 1
+
+
+@pytest.mark.spec("multi.mask-lists")
+def test_two_lists_of_devices_would_be_seen(tmp_path: Path, evidence: Evidence) -> None:
+    evidence.act()
+    (tmp_path / "scripts").mkdir()
+    (tmp_path / "scripts" / "train.sh").write_text('CUDA_VISIBLE_DEVICES="0,1,2,3" ./trainer mlp data\n')
+    (tmp_path / "NOTES.md").write_text("`export CUDA_VISIBLE_DEVICES=0,1`\n")
+
+    assert device_lists(tmp_path) == (2, {"0,1,2,3", "0,1"})
+
+
+def device_lists(root: Path) -> tuple[int, set[str]]:
+    """How many scripts and texts a tree has, and the lists of devices in them."""
+    files = [path for pattern in SCRIPTS for path in root.rglob(pattern)]
+    ours = [path for path in files if path.is_file() and ".venv" not in path.relative_to(root).parts]
+    texts = [path.read_text(encoding="utf-8", errors="replace") for path in ours]
+    return len(ours), {found for text in texts for found in DEVICE_LIST.findall(text)}
