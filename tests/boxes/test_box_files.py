@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 from dataclasses import replace
@@ -11,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from fixtures.boxes import replay
+from fixtures.boxes.record import anonymous
 from fixtures.boxes.replay import Box
 from tests.boxes.box import BOXES, PLUGIN, BoxGate
 from tests.run.gate import ROOT
@@ -63,6 +65,21 @@ def test_a_recording_of_a_replay_is_the_box(gate: BoxGate, name: str) -> None:
     words = "import sys, pathlib; from fixtures.boxes import record; print(end=record.record(pathlib.Path(sys.argv[1])).text())"
 
     assert python(gate, "-c", words, str(gate.root)) == gate.box.text()
+
+
+def test_what_is_recorded_has_uuids_of_nobody_and_the_same_ones_each_time() -> None:
+    box = replay.read(BOXES / "two-h200.box")
+    (first, second), (again, _) = anonymous(box).cards, anonymous(box).cards
+
+    assert first == again
+    assert len({first.uuid, second.uuid, *(card.uuid for card in box.cards)}) == 4
+    assert all(
+        re.fullmatch("GPU-" + "-".join(rf"[0-9a-f]{{{n}}}" for n in (8, 4, 4, 4, 12)), c.uuid)
+        for c in (first, second)
+    )
+    assert [replace(card, uuid="") for card in (first, second)] == [
+        replace(card, uuid="") for card in box.cards
+    ]
 
 
 def test_a_box_is_laid_out_from_the_command_line(tmp_path: Path) -> None:

@@ -105,7 +105,7 @@ def test_what_can_not_be_had_is_said_in_words(gate: BoxGate) -> None:
 def test_a_recorded_card_by_all_its_names(gate: BoxGate) -> None:
     gate.on("one-h200")
 
-    asked = ["0", "all", "auto", "GPU-4a1219f7", "00:06.0", "00000000:00:06.0"]
+    asked = ["0", "all", "auto", "GPU-d8c01c47", "00:06.0", "00000000:00:06.0"]
     assert gate.ask(*[(name, None) for name in asked]) == [gate.uuids] * len(asked)
 
 
