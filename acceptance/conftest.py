@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shlex
 import shutil
 from collections.abc import Callable, Iterator
@@ -16,7 +17,7 @@ import pytest
 from pytest_cudaboot.device.client import DeviceProcess, prove_pin
 from pytest_cudaboot.lowerers.base import LowererConfig
 from pytest_cudaboot.lowerers.build import build_program
-from pytest_cudaboot.model import to_json
+from pytest_cudaboot.model import Json, to_json
 from pytest_cudaboot.probes.maps import shared_objects
 from pytest_cudaboot.probes.process import Completed
 from pytest_cudaboot.project import Project, suite_root
@@ -152,6 +153,21 @@ def device(request: pytest.FixtureRequest) -> str:
     return gpu.uuid if gpu is not None else "cpu"
 
 
+def cuda_version(facts: Json) -> int | None:
+    """The CUDA that a plugin was built for, 12090 for 12.9, as its own attributes have it."""
+    version = facts.get("describe", {}).get("attributes", {}).get("cuda_version")
+    return int(version) if version is not None else None
+
+
+def cuda_major(facts: Json, plugin: Path) -> int | None:
+    """The same by its major; the folder that pip installs it into says it too."""
+    version = cuda_version(facts)
+    if version is not None:
+        return version // 1000
+    named = re.search(r"xla_cuda(\d+)", str(plugin))
+    return int(named[1]) if named else None
+
+
 @dataclass(frozen=True, slots=True)
 class Training:
     """A trainer in the middle of its work."""
@@ -161,7 +177,9 @@ class Training:
 
     def header(self) -> dict[str, Any]:
         """What it printed first."""
-        lines = [line for line in self.output.read_text().splitlines() if line.startswith("{")]
+        lines = [
+            line for line in self.output.read_text(encoding="utf-8").splitlines() if line.startswith("{")
+        ]
         header: dict[str, Any] = json.loads(lines[0])
         return header
 
@@ -178,9 +196,13 @@ def training(
         output = tmp_path / "trainer.log"
         argv = ["./trainer", "linear", "data", "--steps", ENDLESS]
         with run.background(argv, output, cwd=checkout, env=variables) as trainer:
-            while '"kind":"step"' not in output.read_text():
-                assert not trainer.wait(0.05), f"the trainer ended early: {output.read_text()}"
-                assert evidence.left > MARGIN, f"no step within the budget: {output.read_text()}"
+            while '"kind":"step"' not in output.read_text(encoding="utf-8"):
+                assert not trainer.wait(0.05), (
+                    f"the trainer ended early: {output.read_text(encoding='utf-8')}"
+                )
+                assert evidence.left > MARGIN, (
+                    f"no step within the budget: {output.read_text(encoding='utf-8')}"
+                )
             yield Training(trainer.pid, output)
 
     return at_work
@@ -245,7 +267,7 @@ def document_text(project: Project) -> str:
     """The bring-up document's text."""
     if project.document is None:
         pytest.skip("the project has no bring-up document")
-    return project.document.read_text()
+    return project.document.read_text(encoding="utf-8")
 
 
 @pytest.fixture

@@ -20,15 +20,14 @@ from pytest_cudaboot.run.evidence import Evidence
 from pytest_cudaboot.run.fixtures import Runner
 from pytest_cudaboot.run.nets import Graph, Net
 
-from .conftest import SHIM, WITHOUT_AUTOTUNING, Trained
+from .conftest import SHIM, WITHOUT_AUTOTUNING, Trained, cuda_major
 
 SEED = 20
 ACCURACY = 0.90
 RUNS = 10  # steps that one executable repeats
 UNKNOWN_FLAG = "--xla_there_is_no_such_flag"
 # Those whose own major is CUDA's; cuFFT, cuSOLVER and cuSPARSE count by themselves.
-CUDA_LIBRARY = re.compile(r"lib(cudart|cublas|cublasLt|nvJitLink|nvrtc|cupti)\.so\.(\d+)")
-CUDA_PLUGIN = re.compile(r"xla_cuda(\d+)")
+CUDA_LIBRARY = re.compile(r"lib(cudart|cublas|cublasLt|nvJitLink|nvrtc)\.so\.(\d+)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -210,14 +209,19 @@ def test_cuda_libraries_are_of_the_plugins_major(
     mapped = lowerer.mapped()
 
     table = {
-        path: match[2] for paths in mapped.values() for path in paths if (match := CUDA_LIBRARY.search(path))
+        path: int(match[2])
+        for paths in mapped.values()
+        for path in paths
+        if (match := CUDA_LIBRARY.search(path))
     }
     evidence.note(cuda_libraries=table)
     assert table, f"no CUDA library is mapped: {sorted(mapped)}"
-    if plugin := CUDA_PLUGIN.search(str(pjrt_plugin)):
-        foreign = {path: major for path, major in table.items() if major != plugin[1]}
-        if foreign:
-            raise BoxError(f"{pjrt_plugin} is of CUDA {plugin[1]}, and the process mapped {foreign!r}")
+    plugin = cuda_major(lowerer.call("facts"), pjrt_plugin)
+    evidence.measure(plugin_major=plugin or "unknown", mapped_majors=sorted(set(table.values())))
+    assert plugin is not None, f"neither {pjrt_plugin} nor its path says of which CUDA it is"
+    foreign = {path: major for path, major in table.items() if major != plugin}
+    if foreign:
+        raise BoxError(f"{pjrt_plugin} is of CUDA {plugin}, and the process mapped {foreign!r}")
 
 
 def _python(mapped: list[str]) -> list[str]:

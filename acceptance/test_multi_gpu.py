@@ -5,26 +5,28 @@ from __future__ import annotations
 import json
 import re
 import time
-from collections.abc import Callable
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
 from pytest_cudaboot.errors import LeaseError, PinError
 from pytest_cudaboot.model import Gpu
-from pytest_cudaboot.probes import nvml
+from pytest_cudaboot.probes import nvml, pci
 from pytest_cudaboot.probes.lease import acquire, lease_folder, obstacles
 from pytest_cudaboot.project import Project
 from pytest_cudaboot.run.evidence import Evidence
 from pytest_cudaboot.run.fixtures import Runner
 from pytest_cudaboot.run.worker import WORKER
 
-from .conftest import WITHOUT_AUTOTUNING, CudaView, Trained, Training
+from .conftest import MARGIN, WITHOUT_AUTOTUNING, CudaView, Trained, Training
 
 DEVICE_LIST = re.compile(r"CUDA_VISIBLE_DEVICES=[\"']?(\d+(?:,\d+)+)")
 SCRIPTS = ("*.sh", "*.py", "*.md", "*.conf", "*.toml", "*.ini", "*.yml", "*.yaml", "Makefile")
-OVERLAP = 30.0  # seconds that one card's process waits for the others'
+CONTEXT = 100 << 20  # bytes: what a process on a card takes at least
+STRAY = 64 << 20  # bytes: less than any process on a card takes
 
 
 @pytest.fixture
@@ -39,28 +41,90 @@ def controller(request: pytest.FixtureRequest) -> int:
     return int(request.config.stash[WORKER].plan.controller)
 
 
+@dataclass(frozen=True, slots=True)
+class Footprint:
+    """What a trainer at work leaves on the cards of the machine.
+
+    :param before: bytes in use on each card before it started, or null where NVML does not say.
+    """
+
+    pid: int
+    before: dict[str, int | None]
+
+    def cards(self) -> dict[str, int | None] | None:
+        """The cards on which NVML names it; null in a container, where NVML numbers processes otherwise."""
+        return None if pci.in_container() else nvml.cards_used_by(self.pid)
+
+    def growth(self, uuids: Iterable[str]) -> dict[str, int | None]:
+        """Bytes by which the use of some cards has grown since, whoever uses them."""
+        grown: dict[str, int | None] = {}
+        for uuid in uuids:
+            before, now = self.before.get(uuid), nvml.memory_used(uuid)
+            grown[uuid] = None if before is None or now is None else now - before
+        return grown
+
+
+@pytest.fixture
+def at_work(
+    gpu: Gpu, run: Runner, training: Callable[..., AbstractContextManager[Training]], evidence: Evidence
+) -> Callable[[], AbstractContextManager[Footprint]]:
+    """A context manager with a trainer at work on this worker's own card, which is held to be its only one."""
+
+    @contextmanager
+    def trainer() -> Iterator[Footprint]:
+        run(["true"])  # the warm device process leaves the card before its memory is looked at
+        before = {card.uuid: nvml.memory_used(card.uuid) for card in nvml.look().gpus}
+        with training() as running:
+            header = running.header()
+            evidence.ran_on(header["platform"], [header["device"]])
+            assert header["device"] == gpu.uuid
+            yield Footprint(running.pid, before)
+
+    return trainer
+
+
+@contextmanager
+def present(meeting: Path, gpu: Gpu) -> Iterator[None]:
+    """Show the workers of the other cards that this one is at work, for as long as it is."""
+    mark = meeting / f"at-work-{gpu.uuid}"
+    mark.touch()
+    try:
+        yield
+    finally:
+        mark.unlink()
+
+
+def all_met(meeting: Path, gpus: Sequence[Gpu], evidence: Evidence) -> bool:
+    """Whether all cards were at work at one time; it waits for them as long as the budget lasts.
+
+    The first that sees it leaves a note, since those that it saw may look only after it has gone.
+    """
+    note = meeting / "all-at-work"
+    while not note.exists() and evidence.left > MARGIN:
+        if all((meeting / f"at-work-{card.uuid}").exists() for card in gpus):
+            note.touch()
+        time.sleep(0.05)
+    return note.exists()
+
+
 # > each pinned by `CUDA_VISIBLE_DEVICES`, best to a UUID
 @pytest.mark.spec("multi.one-per-card")
 def test_every_card_trains_at_the_same_time_and_on_itself_only(
     gpu: Gpu,
     gpus: tuple[Gpu, ...],
-    training: Callable[..., AbstractContextManager[Training]],
+    at_work: Callable[[], AbstractContextManager[Footprint]],
     meeting: Path,
     evidence: Evidence,
 ) -> None:
-    with training() as running:
-        (meeting / gpu.uuid).touch()
-        deadline = time.monotonic() + min(OVERLAP, evidence.left)
-        while (there := len(list(meeting.iterdir()))) < len(gpus) and time.monotonic() < deadline:
-            time.sleep(0.05)
-        used = nvml.cards_used_by(running.pid)
-        header = running.header()
+    with at_work() as footprint, present(meeting, gpu):
+        together = all_met(meeting, gpus, evidence)
 
-    evidence.ran_on("cuda", [header["device"]])
-    evidence.measure(at_once=there, memory_on=used if used is not None else "unobservable")
-    assert header["device"] == gpu.uuid
-    assert there == len(gpus), f"only {there} of {len(gpus)} cards were training at the same time"
-    assert used is None or set(used) == {gpu.uuid}
+        used, grown = footprint.cards(), footprint.growth([gpu.uuid])[gpu.uuid]
+        evidence.measure(together=together, memory_on=used or "unobservable", grown_bytes=grown)
+        assert used is None or set(used) == {gpu.uuid}
+        assert used is not None or grown is None or grown > CONTEXT
+    if not together:
+        pytest.skip(f"the {len(gpus)} cards were not training at the same time")
 
 
 @pytest.mark.spec("multi.one-per-card")
@@ -73,11 +137,31 @@ def test_all_cards_learn_the_same(
     # Whoever comes later compares with all that were there before, so that each pair of cards is compared once.
     twins = [card for card in gpus if card.uuid != gpu.uuid and card.name == gpu.name]
     there = {card.uuid: meeting / f"losses-{card.uuid}" for card in twins}
-    others = {uuid: json.loads(path.read_text("utf-8")) for uuid, path in there.items() if path.is_file()}
+    others = {
+        uuid: json.loads(path.read_text(encoding="utf-8")) for uuid, path in there.items() if path.is_file()
+    }
     evidence.measure(**{f"loss_on_{gpu.uuid[:12]}": trained.losses[-1]})
     evidence.note(compared_with=sorted(others))
     assert trained.header["device"] == gpu.uuid
     assert {uuid: losses for uuid, losses in others.items() if losses != trained.losses} == {}
+
+
+# > Leave none unpinned
+@pytest.mark.spec("multi.outer-mask")
+def test_cards_that_the_run_leaves_out_stay_untouched(
+    gpus: tuple[Gpu, ...], at_work: Callable[[], AbstractContextManager[Footprint]], evidence: Evidence
+) -> None:
+    ours = {card.uuid for card in gpus}
+    others = [card.uuid for card in nvml.look().gpus if card.uuid not in ours]
+
+    with at_work() as footprint:
+        used, grown = footprint.cards(), footprint.growth(others)
+
+    evidence.measure(masked=len(others), grown_bytes=grown, memory_on=used or "unobservable")
+    if used is not None:
+        assert set(used) <= ours
+    else:  # then growth is all there is to see, and it may be another user's
+        assert [uuid for uuid, more in grown.items() if more is not None and more > STRAY] == []
 
 
 # > CUDA counts the fastest card first, `nvidia-smi` counts by PCI bus

@@ -147,12 +147,30 @@ def cards_used_by(pid: int) -> dict[str, int | None] | None:
     import pynvml
 
     with _session():
-        handles = [_handle(index) for index in range(pynvml.nvmlDeviceGetCount())]
         used = {
-            str(pynvml.nvmlDeviceGetUUID(handle)): process.usedGpuMemory
-            for handle in handles
-            if handle is not None
+            uuid: process.usedGpuMemory
+            for uuid, handle in _handles().items()
             for process in pynvml.nvmlDeviceGetComputeRunningProcesses(handle)
             if process.pid == pid
         }
     return used or None
+
+
+def memory_used(uuid: str) -> int | None:
+    """Bytes in use on a card, whoever uses them; None where NVML does not say, or has no such card."""
+    import pynvml
+
+    with _session():
+        handle = _handles().get(uuid)
+        try:
+            return None if handle is None else int(pynvml.nvmlDeviceGetMemoryInfo(handle).used)
+        except pynvml.NVMLError_NotSupported:
+            return None
+
+
+def _handles() -> dict[str, object]:
+    """The cards that this process may touch, by UUID."""
+    import pynvml
+
+    handles = [_handle(index) for index in range(pynvml.nvmlDeviceGetCount())]
+    return {str(pynvml.nvmlDeviceGetUUID(handle)): handle for handle in handles if handle is not None}

@@ -111,3 +111,18 @@ def test_a_driver_that_fails_is_a_broken_box(
     with pytest.raises(BoxError, match=rf"NVML fails: .*{words}.*; `nvidia-smi` shows more"):
         nvml.look()
     assert fake.open == 0
+
+
+def test_the_memory_in_use_is_of_the_card_that_was_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    fake = FakeNvml(monkeypatch, A, B)
+    fake.answer("nvmlDeviceGetMemoryInfo", lambda card: SimpleNamespace(used={A: 7, B: 9}[card]))
+
+    assert [nvml.memory_used(uuid) for uuid in ("GPU-a", "GPU-b", "GPU-c")] == [7, 9, None]
+    assert fake.open == 0
+
+
+def test_memory_that_is_not_told_is_unobservable(monkeypatch: pytest.MonkeyPatch) -> None:
+    fake = FakeNvml(monkeypatch, A)
+    fake.answer("nvmlDeviceGetMemoryInfo", fake.failing(pynvml.NVML_ERROR_NOT_SUPPORTED))
+
+    assert nvml.memory_used("GPU-a") is None
