@@ -72,9 +72,11 @@ def test_cards_of_several_kinds_and_a_cuda_that_does_not_answer(gate: BoxGate) -
 
 
 def test_a_simulated_box_is_never_accepted(gate: BoxGate) -> None:
-    done = gate.on("one-h200").suite(CHEAP, CHEAP_CATALOG).ran("-n", "0", gpus="all")
+    on_the_card = PROVED.partition('@pytest.mark.spec("a.host")')[0]
+    gate.on("one-h200").suite(on_the_card, steps(real="each xla"))
+    done = gate.ran("-n", "0", gpus="all")
 
-    assert gate.cards_of("a.cheap") == {"GPU-d8c01c47-d7a9-41ef-9a07-e6702eac6c08": "holds"}
+    assert gate.cards_of("a.real") == {"GPU-d8c01c47-d7a9-41ef-9a07-e6702eac6c08": "holds"}
     assert (done.returncode, gate.verdict["verdict"], gate.verdict["simulated"]) == (12, "incomplete", True)
     assert gate.verdict["reasons"] == [REPLAYED]
     assert "incomplete · reference · 1 spec holds · simulated box" in done.stdout
