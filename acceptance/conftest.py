@@ -6,7 +6,7 @@ import json
 import re
 import shlex
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -257,9 +257,10 @@ def meeting(request: pytest.FixtureRequest) -> Path:
 
 
 @pytest.fixture
-def outer_path(request: pytest.FixtureRequest) -> str:
-    """The search path of programs, as the run was given it."""
-    return str(request.config.stash[WORKER].environ.get("PATH", ""))
+def outer(request: pytest.FixtureRequest) -> Mapping[str, str]:
+    """The environment that this worker was started with."""
+    environ: Mapping[str, str] = request.config.stash[WORKER].environ
+    return environ
 
 
 @pytest.fixture

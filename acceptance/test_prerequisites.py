@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import pytest
@@ -60,15 +60,18 @@ def test_driver_supports_the_plugins_cuda(lowerer: LowererHandle, evidence: Evid
 
 @pytest.mark.spec("pre.toolkit")
 def test_whether_the_toolkit_is_needed(
-    train: Callable[..., Trained], outer_path: str, measure: Callable[..., None]
+    train: Callable[..., Trained], outer: Mapping[str, str], measure: Callable[..., None]
 ) -> None:
-    without = ":".join(place for place in outer_path.split(":") if not TOOLKIT.search(place))
+    # Only the toolkit's own places: the driver may be found by the same variables.
+    given = {name: outer[name] for name in ("PATH", "LD_LIBRARY_PATH") if name in outer}
+    without = {
+        name: ":".join(place for place in places.split(":") if not TOOLKIT.search(place))
+        for name, places in given.items()
+    }
 
-    trained = train(
-        "linear", "--steps", "2", env={"PATH": without, "LD_LIBRARY_PATH": None, "CUDA_HOME": None}
-    )
+    trained = train("linear", "--steps", "2", env={**without, "CUDA_HOME": None, "CUDA_PATH": None})
 
-    measure(steps_without_toolkit=len(trained.steps), hidden=without != outer_path)
+    measure(steps_without_toolkit=len(trained.steps), hidden=without != given)
 
 
 # > The CUDA libraries, above all `libcudart`, on the loader path or as `nvidia-*` packages in the same venv
