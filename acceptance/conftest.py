@@ -175,12 +175,14 @@ class Training:
     pid: int
     output: Path
 
+    @property
+    def text(self) -> str:
+        """All that it has printed and said so far."""
+        return self.output.read_text(encoding="utf-8", errors="replace")
+
     def header(self) -> dict[str, Any]:
         """What it printed first."""
-        lines = [
-            line for line in self.output.read_text(encoding="utf-8").splitlines() if line.startswith("{")
-        ]
-        header: dict[str, Any] = json.loads(lines[0])
+        header: dict[str, Any] = json.loads(next(line for line in self.text.splitlines() if line[:1] == "{"))
         return header
 
 
@@ -196,14 +198,11 @@ def training(
         output = tmp_path / "trainer.log"
         argv = ["./trainer", "linear", "data", "--steps", ENDLESS]
         with run.background(argv, output, cwd=checkout, env=variables) as trainer:
-            while '"kind":"step"' not in output.read_text(encoding="utf-8"):
-                assert not trainer.wait(0.05), (
-                    f"the trainer ended early: {output.read_text(encoding='utf-8')}"
-                )
-                assert evidence.left > MARGIN, (
-                    f"no step within the budget: {output.read_text(encoding='utf-8')}"
-                )
-            yield Training(trainer.pid, output)
+            running = Training(trainer.pid, output)
+            while '"kind":"step"' not in running.text:
+                assert not trainer.wait(0.05), f"the trainer ended early: {running.text}"
+                assert evidence.left > MARGIN, f"no step within the budget: {running.text}"
+            yield running
 
     return at_work
 

@@ -11,7 +11,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 
 from pytest_cudaboot.errors import ShimError
@@ -19,20 +18,19 @@ from pytest_cudaboot.lowerers.build import SHIM_LINE
 from pytest_cudaboot.probes import elf
 from pytest_cudaboot.probes.process import Completed
 from pytest_cudaboot.probes.toolchain import distribution_of
-from pytest_cudaboot.project import Project, suite_root
+from pytest_cudaboot.project import suite_root
 from pytest_cudaboot.rules.document import code_blocks
 from pytest_cudaboot.run.devices import LowererHandle, SessionHandle
 from pytest_cudaboot.run.evidence import Evidence
 from pytest_cudaboot.run.fixtures import Runner
 from pytest_cudaboot.run.nets import Net
 
-from .conftest import Trained, plainest_net
+from .conftest import Trained
 
 SEED = 21
 C_LIBRARY = {"libc.so.6", "libdl.so.2", "libm.so.6", "ld-linux-x86-64.so.2", "ld-linux-aarch64.so.1"}
 PLUGIN_FOLDERS = re.compile(r"(jax_plugins|xla_plugins)/xla_\w+/|[\w.-]+\.dist-info/")
 WARNINGS = ("-Wall", "-Wextra", "-Werror")
-GUARD = 1
 # What a bare environment lacks, in the loader's words or in the plugin's.
 LACKING = re.compile(
     r"lib(?!pjrt_ffi|iree_ffi)\w+\.so[\w.]*(?=: cannot open)"
@@ -198,104 +196,6 @@ def test_a_plugin_that_wants_longer_arguments_is_refused(
 ) -> None:
     with pytest.raises(ShimError, match=r"PJRT_ExecuteOptions: .*expected \d+, got \d+"):
         invoke_through(saboteur("demanding"))
-
-
-# > they are given what one file of `nets/` says, and refuse an input whose number,
-# > shape or element type is not the one in its signature.
-@pytest.mark.spec("fast.input-shapes")
-def test_inputs_of_the_right_shape_are_taken(session: Callable[[Path], SessionHandle], net: Net) -> None:
-    opened = session(net.step.path)
-
-    made = opened.invoke(net.step.inputs(SEED))
-
-    assert [list(array.shape) for array in made] == [
-        output["shape"] for output in opened.signature["outputs"]
-    ]
-
-
-@pytest.mark.spec("fast.input-shapes", role="canary")
-@pytest.mark.parametrize(
-    ("change", "words"),
-    [
-        pytest.param(lambda arrays: arrays[:-1], r"takes \d+ inputs, the caller gives \d+", id="one too few"),
-        pytest.param(
-            lambda arrays: [*arrays, arrays[0]], r"takes \d+ inputs, the caller gives", id="one too many"
-        ),
-        pytest.param(
-            lambda arrays: [arrays[0], arrays[1].T.copy(), *arrays[2:]],
-            r"input 1 of @\w+: the module wants tensor<784x\d+xf32>, the caller gives tensor<\d+x784xf32>",
-            id="transposed: as many bytes, another shape",
-        ),
-        pytest.param(
-            lambda arrays: [arrays[0], arrays[1].reshape(-1), *arrays[2:]],
-            r"input 1 of @\w+: the module wants tensor<784x\d+xf32>, the caller gives tensor<\d+xf32>",
-            id="flattened: as many bytes, another rank",
-        ),
-        pytest.param(
-            lambda arrays: [arrays[0][:-1], *arrays[1:]],
-            r"input 0 of @\w+: the module wants tensor<128x784xf32>, the caller gives tensor<127x784xf32>",
-            id="one row too few",
-        ),
-    ],
-)
-def test_other_inputs_are_refused_and_the_session_lives_on(
-    session: Callable[[Path], SessionHandle],
-    plainest: Net,
-    change: Callable[[list[np.ndarray]], list[np.ndarray]],
-    words: str,
-) -> None:
-    opened, inputs = session(plainest.step.path), plainest.step.inputs(SEED)
-
-    with pytest.raises(ShimError, match=words) as refusal:
-        opened.invoke(change(inputs))
-
-    assert refusal.value.code == GUARD
-    assert len(opened.invoke(inputs)) == len(opened.signature["outputs"])
-
-
-@pytest.mark.spec("fast.input-shapes", role="canary")
-def test_too_little_room_for_the_outputs_is_refused(
-    session: Callable[[Path], SessionHandle], plainest: Net
-) -> None:
-    opened, inputs = session(plainest.step.path), plainest.step.inputs(SEED)
-    shapes = [output["shape"] for output in opened.signature["outputs"]]
-
-    with pytest.raises(
-        ShimError, match=rf"returns {len(shapes)} outputs, the caller supplied {len(shapes) - 1}"
-    ):
-        opened.invoke(inputs, outputs=shapes[:-1])
-    with pytest.raises(ShimError, match="output 0 size mismatch"):
-        opened.invoke(inputs, outputs=[[1], *shapes[1:]])
-
-
-@pytest.mark.spec("fast.input-shapes", role="canary")
-def test_another_function_is_refused(session: Callable[[Path], SessionHandle], plainest: Net) -> None:
-    opened = session(plainest.forward.path)
-
-    with pytest.raises(
-        ShimError, match=rf"holds @{plainest.forward.entry}, the caller asks for m\.no_such_entry"
-    ):
-        opened.invoke(plainest.forward.inputs(SEED), function="m.no_such_entry")
-
-
-@pytest.mark.spec("fast.input-shapes", role="canary")
-def test_float_bits_are_not_taken_for_integers(
-    session: Callable[[Path], SessionHandle], tmp_path: Path
-) -> None:
-    path = tmp_path / "integers.mlir"
-    path.write_text(
-        "module @m {\n  func.func @integers(%a: tensor<4xi32>) -> tensor<4xi32> {\n"
-        "    return %a : tensor<4xi32>\n  }\n}\n"
-    )
-
-    with pytest.raises(ShimError, match=r"input 0 of @integers: the module wants tensor<4xi32>"):
-        session(path).invoke([np.zeros(4, np.float32)])
-
-
-@pytest.fixture
-def plainest(project: Project) -> Net:
-    """One net is enough where a guard is the point."""
-    return plainest_net(project)
 
 
 @pytest.fixture
