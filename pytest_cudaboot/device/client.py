@@ -67,6 +67,7 @@ class DeviceProcess:
             self._arena = undo.enter_context(contextlib.closing(wire.Arena.create()))
             ours, theirs = map(undo.enter_context, socket.socketpair())
             with theirs, log_path.open("ab") as log:
+                self._told = log.tell()
                 fds = (theirs.fileno(), self._arena.fd)
                 words = (python, "-P", "-m", SERVER, *map(str, (*fds, os.getpid())), target)
                 self._group = process.start_process(
@@ -113,7 +114,8 @@ class DeviceProcess:
             self.broken = f"device process {self.pid} was closed"
 
     def _exchange(self, verb: str, frame: bytes | None, budget: float) -> Any:
-        since = self._log_size()
+        # What it wrote since its last answer is told as well: it may have died before this call began.
+        since = self._told
         deadline = time.monotonic() + budget
         try:
             if frame is not None:
@@ -128,6 +130,7 @@ class DeviceProcess:
             self._end()
             self.broken = f"device process {self.pid} was interrupted during {verb!r} and killed"
             raise
+        self._told = self._log_size()
         if "error" in answer:
             raise self._raised(answer, since)
         return answer["value"]

@@ -7,7 +7,7 @@ import re
 import site
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TextIO
@@ -121,7 +121,7 @@ def examine(places: Places) -> Facts:
         mask=places.environ.get("CUDA_VISIBLE_DEVICES"),
         order=places.environ.get("CUDA_DEVICE_ORDER"),
         bus=tuple(card.address for card in bus),
-        unnamed=tuple(card.address for card in bus if card.address not in named),
+        unnamed=_unnamed(bus, named, view.denied),
         container=pci.in_container(root),
         plugin=_plugin(places, view.cuda),
         cpu_plugin=_tool(lambda: toolchain.find_cpu_plugin(places.environ, places.site_packages)),
@@ -132,6 +132,12 @@ def examine(places: Places) -> Facts:
         held=held,
         lease_problem=lease_problem,
     )
+
+
+def _unnamed(bus: Sequence[pci.PciCard], named: Collection[str], denied: int) -> tuple[str, ...]:
+    """Cards of the bus that NVML neither names nor keeps for somebody else."""
+    missing = tuple(card.address for card in bus if card.address not in named)
+    return missing if len(missing) > denied else ()
 
 
 def _nvml() -> tuple[Path, nvml.NvmlView, str | None]:
