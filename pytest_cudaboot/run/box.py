@@ -7,7 +7,6 @@ from dataclasses import dataclass, replace
 from os import devnull
 from pathlib import Path
 
-from pytest_cudaboot.device.client import DeviceProcess
 from pytest_cudaboot.errors import BoxError, CudabootError, SelectionError
 from pytest_cudaboot.model import Gpu, Json
 from pytest_cudaboot.probes import nvml, pci
@@ -74,6 +73,8 @@ def _cuda_order(gpus: tuple[Gpu, ...], environ: Mapping[str, str]) -> tuple[Gpu,
     counted = any(entry.strip().isdigit() for entry in environ.get(MASK, "0").split(","))
     if alike or not counted or environ.get(ORDER) == BY_BUS:
         return gpus
+    from pytest_cudaboot.device.client import DeviceProcess  # brings NumPy, which hardly any run needs here
+
     unmasked = {name: value for name, value in environ.items() if name != MASK}
     try:
         with DeviceProcess(env=unmasked, log_path=Path(devnull)) as process:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 import subprocess
 from pathlib import Path
 
@@ -203,16 +202,3 @@ def test_reference_data_and_nets_reach_nine_tenths(trainer: Path, root: Path, cp
     *_, end = records(train(trainer, root, cpu_plugin, "linear", str(data)))
 
     assert end["accuracy"] > 0.9
-
-
-def test_a_seventh_of_the_documented_line_of_cnn_is_well_on_its_way(
-    trainer: Path, root: Path, cpu_plugin: Path
-) -> None:
-    """The whole of it is a spec of the acceptance suite."""
-    line = re.search(r"^\./trainer cnn data --steps 800 (--lr .*)$", DOCUMENT.read_text(), re.MULTILINE)
-    assert line is not None
-    words = ("--steps", "115", *line[1].split())
-
-    *_, end = records(train(trainer, root, cpu_plugin, "cnn", str(DOCUMENT.parent / "data"), *words))
-
-    assert end["accuracy"] >= 0.9
