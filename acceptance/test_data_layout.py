@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from pytest_cudaboot.errors import DataError
 from pytest_cudaboot.probes.datasets import read_layout
 from pytest_cudaboot.project import Project
 from pytest_cudaboot.run.evidence import Evidence
@@ -105,3 +106,56 @@ def test_a_dangling_link_is_refused_by_name(digits: Path, refusal: Callable[[Pat
     (digits / LABELS).symlink_to(digits / "gone")
 
     assert f"digits/{LABELS}: a link to '{digits / 'gone'}'" in refusal(digits)
+
+
+def cifar(folder: Path, images: int = 2) -> Path:
+    """CIFAR-10 as its authors lay it out, with a few grey images; below a data folder."""
+    record = bytes([3]) + bytes(3 * 32 * 32)
+    (folder / "cifar-10").mkdir(parents=True)
+    for name in (*(f"data_batch_{number}.bin" for number in range(1, 6)), "test_batch.bin"):
+        (folder / "cifar-10" / name).write_bytes(record * images)
+    return folder
+
+
+def imagenette(folder: Path, train_side: int = 256) -> Path:
+    """Imagenette's bins with two grey images each; below a data folder."""
+    (folder / "imagenette").mkdir(parents=True)
+    for name, side in (("train", train_side), ("val", 224)):
+        record = bytes([3]) + bytes(3 * side * side)
+        (folder / "imagenette" / f"{name}.bin").write_bytes(struct.pack("<I", 2) + record * 2)
+    return folder
+
+
+@pytest.mark.spec("data.cifar")
+def test_cifar_is_read(tmp_path: Path, evidence: Evidence) -> None:
+    found = read_layout(cifar(tmp_path), "cifar-10")
+
+    evidence.measure(train_images=found.train.images, test_images=found.test.images)
+    assert (found.train.images, found.test.images) == (10, 2)
+
+
+@pytest.mark.spec("data.cifar", role="canary")
+def test_a_cut_batch_is_refused_by_name(tmp_path: Path, evidence: Evidence) -> None:
+    batch = cifar(tmp_path) / "cifar-10" / "data_batch_3.bin"
+    batch.write_bytes(batch.read_bytes()[:-1])
+    evidence.act()
+
+    with pytest.raises(DataError, match=r"data_batch_3\.bin"):
+        read_layout(tmp_path, "cifar-10")
+
+
+@pytest.mark.spec("data.imagenette")
+def test_imagenette_is_read(tmp_path: Path, evidence: Evidence) -> None:
+    found = read_layout(imagenette(tmp_path), "imagenette")
+
+    evidence.measure(train_images=found.train.images, test_images=found.test.images)
+    assert (found.train.shape, found.test.shape) == ((3, 256, 256), (3, 224, 224))
+
+
+@pytest.mark.spec("data.imagenette", role="canary")
+def test_a_stale_resolution_is_refused_by_name(tmp_path: Path, evidence: Evidence) -> None:
+    imagenette(tmp_path, train_side=224)
+    evidence.act()
+
+    with pytest.raises(DataError, match=r"train\.bin.*224x224"):
+        read_layout(tmp_path, "imagenette")

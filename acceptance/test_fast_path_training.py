@@ -201,6 +201,18 @@ def test_an_unknown_xla_flag_aborts_the_process(run: Runner, checkout: Path, pjr
     assert f"Unknown flag in XLA_FLAGS: {UNKNOWN_FLAG}" in done.stderr
 
 
+@pytest.mark.spec("fast.vendor-kernels")
+def test_vendor_libraries_are_mapped(
+    session: Callable[[Path], SessionHandle], lowerer: LowererHandle, net: Net, measure: Callable[..., None]
+) -> None:
+    session(net.step.path).invoke(net.step.inputs(SEED))
+    mapped = lowerer.mapped()
+    found = {vendor for vendor in ("cublas", "cudnn") for name in mapped if name.startswith(f"lib{vendor}")}
+
+    measure(**{f"{net.name}_vendor_libraries": sorted(found)})
+    assert found == {"cublas", "cudnn"}
+
+
 # > Keep them to one CUDA major: the plugin runs on
 # > a mixture without a word.
 @pytest.mark.spec("fast.cuda-libs")

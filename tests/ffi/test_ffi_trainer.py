@@ -10,8 +10,6 @@ import pytest
 
 from tests.ffi.helpers import ROOT, Json, build, fake_driver, run, train
 
-DOCUMENT = ROOT / "fixtures/reference/BOOTSTRAP.md"
-
 
 def records(done: subprocess.CompletedProcess[str]) -> list[Json]:
     assert done.returncode == 0, done.stderr
