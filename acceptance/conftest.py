@@ -124,7 +124,7 @@ def invoke_through(
     project: Project, pjrt_shim: Path, tmp_path: Path, evidence: Evidence, request: pytest.FixtureRequest
 ) -> Callable[[Path], list[Any]]:
     """A function that runs a forward graph through the shim and any plugin, in a process that sees no card."""
-    environ = pin_environment(request.config.stash[WORKER].environ, None)
+    environ = pin_environment(request.config.stash[WORKER].environ, ())
     graph = plainest_net(project).forward
 
     def invoke(plugin: Path) -> list[Any]:

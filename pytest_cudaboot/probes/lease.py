@@ -106,21 +106,23 @@ def acquire(
             time.sleep(POLL / 4 if waited < GRACE else POLL)
 
 
-def occupy(uuid: str, *, folder: Path) -> int:
+def occupy(uuid: str, *, folder: Path, alone: bool = False) -> int:
     """A descriptor that keeps the card busy while any process has it; hand it on with `pass_fds`.
 
-    :raises LeaseError: if somebody else keeps the card to himself.
+    :param alone: wait until nothing else is on the card, as a process that has been told to leave it, or killed.
+    :raises LeaseError: if somebody else keeps the card to himself, or does not leave it.
     """
     deadline = time.monotonic() + PATIENCE
     with lockfile.folder(folder) as directory:
         while True:
-            descriptor, locked = lockfile.take(directory, f"{_named(uuid)}.busy", shared=True)
-            if locked:
+            descriptor, locked = lockfile.take(directory, f"{_named(uuid)}.busy", shared=not alone)
+            if locked and (not alone or lockfile.lock(descriptor, shared=True)):
                 return descriptor
             who = _names(lockers(descriptor))
             os.close(descriptor)
             if time.monotonic() >= deadline:
-                raise LeaseError(f"{uuid} is kept by {who}, which is no part of this run")
+                why = "has not left it" if alone else "is no part of this run"
+                raise LeaseError(f"{uuid} is kept by {who}, which {why}")
             time.sleep(POLL / 4)
 
 

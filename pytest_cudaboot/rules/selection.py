@@ -204,15 +204,15 @@ def _masked(cards: Sequence[Gpu], entry: str) -> list[Gpu]:
     return [gpu for gpu in cards if _UUID.fullmatch(entry) and gpu.uuid.startswith(entry)]
 
 
-def pin_environment(environ: Mapping[str, str], gpu: Gpu | None) -> dict[str, str]:
-    """The environment of a process that may see this card only, or none at all.
+def pin_environment(environ: Mapping[str, str], gpus: Sequence[Gpu]) -> dict[str, str]:
+    """The environment of a process that may see these cards only, or none at all.
 
-    The card is named by UUID, since an index means another card in another order. Variables that would change
+    A card is named by UUID, since an index means another card in another order. Variables that would change
     the program under test behind a spec's back are dropped; a spec that wants one sets it again.
     """
     kept = {name: value for name, value in environ.items() if not _dropped(name)}
     return kept | {
-        "CUDA_VISIBLE_DEVICES": gpu.uuid if gpu is not None else "",
+        "CUDA_VISIBLE_DEVICES": ",".join(gpu.uuid for gpu in gpus),
         "CUDA_DEVICE_ORDER": "PCI_BUS_ID",
     }
 
@@ -231,14 +231,15 @@ def _dropped(name: str) -> bool:
     return name in _DROPPED or name.startswith(_DROPPED_PREFIX)
 
 
-def rebound(words: Sequence[str], gpu: Gpu | None) -> tuple[dict[str, str], tuple[str, ...]]:
+def rebound(words: Sequence[str], gpus: Sequence[Gpu]) -> tuple[dict[str, str], tuple[str, ...]]:
     """A documented command's leading `NAME=VALUE` words, and the rest of it.
 
     The literal index in `CUDA_VISIBLE_DEVICES=0` means the worker's own card: taken as it is printed, the workers of
-    all cards would share card 0.
+    all cards would share card 0. As many indices mean as many of the test's cards, as far as it has them.
     """
     count = next((place for place, word in enumerate(words) if not _ASSIGNMENT.match(word)), len(words))
     pairs = dict(word.split("=", 1) for word in words[:count])
-    if _INDICES.fullmatch(pairs.get("CUDA_VISIBLE_DEVICES", "")):
-        pairs["CUDA_VISIBLE_DEVICES"] = gpu.uuid if gpu is not None else ""
+    mask = pairs.get("CUDA_VISIBLE_DEVICES", "")
+    if _INDICES.fullmatch(mask):
+        pairs["CUDA_VISIBLE_DEVICES"] = ",".join(gpu.uuid for gpu in gpus[: len(mask.split(","))])
     return pairs, tuple(words[count:])

@@ -1,5 +1,7 @@
 """The device process of one worker: started when first needed, proved, kept warm while clean, and retired.
 
+It is on the worker's own card, or on all the cards of a gang while a test has them.
+
 NumPy comes with the first device, since many workers never need one.
 """
 
@@ -44,25 +46,40 @@ class Devices:
 
     def __init__(self, environ: Mapping[str, str], gpu: Gpu | None, logs: Path, worker: str) -> None:
         self._environ = dict(environ)
-        self._gpu = gpu
+        self._own = () if gpu is None else (gpu,)
+        self.gpus: tuple[Gpu, ...] = self._own
         self._logs = logs
         self._worker = worker
         self._numbers = itertools.count(1)
         self._warm: _Warm | None = None
-        self._busy: int | None = None
+        self._busy: dict[str, int] = {}
+
+    def hold(self, gpus: Sequence[Gpu]) -> None:
+        """Have these cards from now on, a gang's; none of them means the worker's own card again.
+
+        Whatever is on the cards so far leaves them first.
+        """
+        wanted = tuple(gpus) or self._own
+        if wanted != self.gpus:
+            self.leave()
+            self.gpus = wanted
 
     @property
     def locks(self) -> tuple[int, ...]:
-        """Descriptors for whatever is started on the card: an orphan then keeps it busy for other runs."""
-        if self._gpu is not None and self._busy is None:
-            self._busy = occupy(self._gpu.uuid, folder=lease_folder(self._environ))
-        return () if self._busy is None else (self._busy,)
+        """Descriptors for whatever is started on the cards: an orphan then keeps them busy for other runs.
+
+        Each is taken while nobody else is on the card: what the card's last user left behind has to be gone first.
+        """
+        for gpu in self.gpus:
+            if gpu.uuid not in self._busy:
+                self._busy[gpu.uuid] = occupy(gpu.uuid, folder=lease_folder(self._environ), alone=True)
+        return tuple(self._busy.values())
 
     @property
     def environment(self) -> dict[str, str]:
         """The pinned environment for whatever is started from this worker, as if from a shell."""
         kept = {name: value for name, value in self._environ.items() if not name.startswith(_OURS)}
-        return pin_environment(kept, self._gpu)
+        return pin_environment(kept, self.gpus)
 
     def open(self, config: LowererConfig, evidence: Evidence) -> LowererHandle:
         """A lowerer in a proved device process; the warm one, if it has the same configuration and lives."""
@@ -70,8 +87,7 @@ class Devices:
         if warm is None or warm.config != config or not warm.process.alive:
             self.retire()
             warm = self._start(config, evidence)
-        uuids = [self._gpu.uuid] if self._gpu else []
-        evidence.ran_on(warm.platform, uuids)
+        evidence.ran_on(warm.platform, [gpu.uuid for gpu in self.gpus])
         evidence.note(device_log=str(warm.process.log_path))
         return LowererHandle(warm.process, config, warm.facts, evidence)
 
@@ -82,11 +98,10 @@ class Devices:
             warm.process.close()
 
     def leave(self) -> None:
-        """Be done with the card."""
+        """Be done with the cards."""
         self.retire()
-        if self._busy is not None:
-            os.close(self._busy)
-            self._busy = None
+        while self._busy:
+            os.close(self._busy.popitem()[1])
 
     def _start(self, config: LowererConfig, evidence: Evidence) -> _Warm:
         from pytest_cudaboot.device.client import DeviceProcess, prove_pin
@@ -96,8 +111,8 @@ class Devices:
         env = {**self.environment, **config.environment}
         process = DeviceProcess(env=env, log_path=log, pass_fds=self.locks, budget=evidence.left)
         try:
-            if self._gpu is not None:
-                prove_pin(process, [self._gpu.uuid], budget=evidence.left)
+            if self.gpus:
+                prove_pin(process, [gpu.uuid for gpu in self.gpus], budget=evidence.left)
             facts: Json = process.call("open", budget=evidence.left, config=to_json(config))
             platform = proved_platform(config, facts)
         except BaseException:

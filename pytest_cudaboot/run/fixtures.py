@@ -49,7 +49,7 @@ class Runner:
             not, the card is hidden from it.
         :raises CommandError: a recipe to run it again, if it fails and `check` is set.
         """
-        assigned, words = rebound([os.fspath(word) for word in argv], self._worker.gpu)
+        assigned, words = rebound([os.fspath(word) for word in argv], self._worker.devices.gpus)
         changed = self._begin({**assigned, **(env or {})}, device=device)
         return run_command(
             words,
@@ -141,10 +141,11 @@ def gpu(_worker: Worker) -> Gpu:
     return _worker.gpu
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture
 def gpus(_worker: Worker) -> tuple[Gpu, ...]:
-    """The cards that the run was asked for."""
-    return _worker.plan.gpus
+    """The cards of the test, where it takes several at once; else those that the run was asked for."""
+    held = _worker.devices.gpus
+    return held if len(held) > 1 else _worker.plan.gpus
 
 
 @pytest.fixture(scope="session")

@@ -22,8 +22,8 @@ import pytest
 
 import pytest_cudaboot
 from pytest_cudaboot.errors import LeaseError, UsageError
+from pytest_cudaboot.probes import lease, lockfile
 from pytest_cudaboot.probes import lockers as lockers_module
-from pytest_cudaboot.probes import lockfile
 from pytest_cudaboot.probes.lease import acquire, lease_folder, obstacles, occupy
 
 ROOT = Path(pytest_cudaboot.__file__).parents[1]
@@ -194,13 +194,30 @@ def test_a_refusal_because_of_an_orphan_leaves_no_run_lock(folder: Path) -> None
         ]
 
 
-def test_workers_of_one_run_share_a_card(folder: Path) -> None:
-    """A partner of a gang, or the replacement of a crashed worker, is no stranger."""
+def test_processes_of_one_run_may_share_a_card(folder: Path) -> None:
     with acquire([A], folder=folder), ExitStack() as undo:
         for _ in range(2):
             undo.callback(os.close, occupy(A, folder=folder))
 
         assert [found.uuid for found in obstacles([A], folder=folder)] == [A]
+
+
+def test_who_wants_a_card_alone_waits_until_it_is_left(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lease, "PATIENCE", 0.1)
+    with worker(folder, A) as other:
+        with pytest.raises(
+            LeaseError, match=rf"^{A} is kept by .*pid {other.told} .*, which has not left it$"
+        ):
+            occupy(A, folder=folder, alone=True)
+        os.kill(other.told, signal.SIGKILL)
+
+    os.close(occupy(A, folder=folder, alone=True))
+
+
+def test_who_came_alone_keeps_no_partner_out(folder: Path) -> None:
+    with ExitStack() as undo:
+        undo.callback(os.close, occupy(A, folder=folder, alone=True))
+        undo.callback(os.close, occupy(A, folder=folder))
 
 
 def test_what_occupies_a_card_is_not_handed_on_by_itself(folder: Path) -> None:

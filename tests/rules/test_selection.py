@@ -138,13 +138,13 @@ def test_all_without_a_card_is_refused() -> None:
 
 
 def test_a_pin_is_a_uuid_in_bus_order() -> None:
-    pinned = pin_environment({"PATH": "/bin", "CUDA_VISIBLE_DEVICES": "0,1"}, A)
+    pinned = pin_environment({"PATH": "/bin", "CUDA_VISIBLE_DEVICES": "0,1"}, [A])
 
     assert pinned == {"PATH": "/bin", "CUDA_VISIBLE_DEVICES": "GPU-aa11", "CUDA_DEVICE_ORDER": "PCI_BUS_ID"}
 
 
 def test_a_process_without_a_card_sees_none() -> None:
-    assert pin_environment({}, None)["CUDA_VISIBLE_DEVICES"] == ""
+    assert pin_environment({}, ())["CUDA_VISIBLE_DEVICES"] == ""
 
 
 @pytest.mark.parametrize(
@@ -163,13 +163,13 @@ def test_a_process_without_a_card_sees_none() -> None:
     ],
 )
 def test_what_changes_the_program_behind_a_spec_is_dropped(name: str) -> None:
-    assert name not in pin_environment({name: "1"}, A)
+    assert name not in pin_environment({name: "1"}, [A])
     assert in_force({name: "1"}) == {name: "dropped: 1"}
 
 
 @pytest.mark.parametrize("name", ["LEAN_MLIR_MEM_FRACTION", "LEAN_MLIR_PREALLOCATE", "LD_LIBRARY_PATH"])
 def test_the_users_memory_and_libraries_are_kept_and_told(name: str) -> None:
-    assert pin_environment({name: "1"}, A)[name] == "1"
+    assert pin_environment({name: "1"}, [A])[name] == "1"
     assert in_force({name: "1"}) == {name: "kept: 1"}
 
 
@@ -195,12 +195,23 @@ def test_what_has_no_bearing_is_not_told(environ: dict[str, str]) -> None:
     ],
 )
 def test_a_documented_command_is_rebound_to_the_workers_card(words: str, expected: dict[str, str]) -> None:
-    assert rebound(words.split(), A) == (expected, ("./t", "data"))
+    assert rebound(words.split(), [A]) == (expected, ("./t", "data"))
 
 
 def test_an_assignment_behind_the_command_is_its_argument() -> None:
-    assert rebound(["./t", "CUDA_VISIBLE_DEVICES=0"], A) == ({}, ("./t", "CUDA_VISIBLE_DEVICES=0"))
+    assert rebound(["./t", "CUDA_VISIBLE_DEVICES=0"], [A]) == ({}, ("./t", "CUDA_VISIBLE_DEVICES=0"))
 
 
 def test_without_a_card_the_literal_index_is_no_card() -> None:
-    assert rebound(["CUDA_VISIBLE_DEVICES=0", "./t"], None) == ({"CUDA_VISIBLE_DEVICES": ""}, ("./t",))
+    assert rebound(["CUDA_VISIBLE_DEVICES=0", "./t"], ()) == ({"CUDA_VISIBLE_DEVICES": ""}, ("./t",))
+
+
+def test_a_gang_is_pinned_to_its_cards_in_order() -> None:
+    assert pin_environment({}, [B, A])["CUDA_VISIBLE_DEVICES"] == f"{B.uuid},{A.uuid}"
+
+
+@pytest.mark.parametrize(("mask", "cards"), [("0", [B]), ("0,1", [B, A]), ("0,1,2,3", [B, A])])
+def test_as_many_indices_mean_as_many_of_a_gangs_cards(mask: str, cards: list[Gpu]) -> None:
+    pairs, _ = rebound([f"CUDA_VISIBLE_DEVICES={mask}", "./t"], [B, A])
+
+    assert pairs["CUDA_VISIBLE_DEVICES"] == ",".join(card.uuid for card in cards)

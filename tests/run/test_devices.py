@@ -10,7 +10,8 @@ import pytest
 
 from pytest_cudaboot.errors import BoxError
 from pytest_cudaboot.lowerers.base import LowererConfig
-from pytest_cudaboot.model import Json
+from pytest_cudaboot.model import Gpu, Json
+from pytest_cudaboot.probes.lease import obstacles
 from pytest_cudaboot.run.devices import Devices, proved_platform
 from pytest_cudaboot.run.evidence import Evidence
 
@@ -84,3 +85,35 @@ def test_a_platform_is_proved(platform: str, facts: Json) -> None:
 def test_cudart_alone_is_no_driver() -> None:
     with pytest.raises(BoxError, match="has not mapped libcuda"):
         proved_platform(config("cuda", None), {"mapped": {"libcudart.so.12": ["/libcudart.so.12"]}})
+
+
+CARDS = tuple(
+    Gpu(index=int(n), uuid=f"GPU-{n}", name="N", capability=(9, 0), memory=1, pci=f"00000000:0{n}:00.0")
+    for n in "12"
+)
+
+
+@pytest.fixture
+def on_a_card(tmp_path: Path) -> Iterator[Devices]:
+    environ = {"CUDABOOT_LEASE_DIR": str(tmp_path / "leases")}
+    made = Devices(environ, CARDS[0], tmp_path / "logs", "gw0")
+    yield made
+    made.leave()
+
+
+def test_a_gang_has_the_locks_of_all_its_cards(on_a_card: Devices, tmp_path: Path) -> None:
+    on_a_card.hold(CARDS)
+
+    assert len(on_a_card.locks) == 2
+    assert on_a_card.environment["CUDA_VISIBLE_DEVICES"] == "GPU-1,GPU-2"
+    busy = obstacles([card.uuid for card in CARDS], folder=tmp_path / "leases")
+    assert [obstacle.uuid for obstacle in busy] == ["GPU-1", "GPU-2"]
+
+
+def test_after_a_gang_the_worker_has_left_all_but_its_own_card(on_a_card: Devices, tmp_path: Path) -> None:
+    on_a_card.hold(CARDS)
+    assert on_a_card.locks
+    on_a_card.hold(())
+
+    assert obstacles([card.uuid for card in CARDS], folder=tmp_path / "leases") == ()
+    assert (on_a_card.gpus, len(on_a_card.locks)) == (CARDS[:1], 1)
