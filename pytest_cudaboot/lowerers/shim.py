@@ -73,6 +73,7 @@ EXTRAS = {
     ),
     "pjrt_ffi_resident_read": "int {}(iree_ffi_session_t *session, int64_t n_floats, float *dst)",
     "pjrt_ffi_describe": "int {}(char *out, size_t n)",
+    "pjrt_ffi_session_memory": "int {}(iree_ffi_session_t *session, char *out, size_t n)",
 }
 
 # The stubs know neither the loader flags nor arrays as buffers.

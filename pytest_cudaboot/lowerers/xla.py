@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pytest_cudaboot.errors import ShimError, UnsupportedError
-from pytest_cudaboot.lowerers.shim import FFI, Inputs, Outputs, ShimSession, bind, check
+from pytest_cudaboot.lowerers.shim import DESCRIPTION_BYTES, FFI, Inputs, Outputs, ShimSession, bind, check
 from pytest_cudaboot.probes import maps
 from pytest_cudaboot.rules.signature import read_signature
 
@@ -78,6 +79,14 @@ class XlaSession(ShimSession):
         code = entry(self._handle, function.encode(), replicas, *sent.words, mask, *made.words)
         check(f"pjrt_ffi_invoke_f32_dp of {function!r}", code)
         return made.arrays
+
+    def memory(self) -> Json:
+        """What the compiled program takes of its device, bytes by kind; it has not run for that."""
+        entry = self._extra("pjrt_ffi_session_memory")
+        text = FFI.new("char[]", DESCRIPTION_BYTES)
+        check("pjrt_ffi_session_memory", entry(self._handle, text, DESCRIPTION_BYTES))
+        facts: Json = json.loads(FFI.string(text))
+        return facts
 
     def _extra(self, name: str) -> Any:
         if name not in self._shim.extras:

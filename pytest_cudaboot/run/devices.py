@@ -232,5 +232,9 @@ class SessionHandle:
         )
         return result
 
+    def call(self, method: str, **arguments: Any) -> Any:
+        """Call what only some lowerer's sessions have, such as `memory` of XLA's."""
+        return self._lowerer.call("session_call", session=self._number, method=method, **arguments)
+
     def close(self) -> None:
         self._lowerer.call("session_close", session=self._number)

@@ -82,6 +82,12 @@ class Driver:
         code = self.library.pjrt_ffi_describe(out, room)
         return {"code": code, "facts": json.loads(out.value) if code == 0 else None}
 
+    def memory(self, op: Json) -> Json:
+        out = ctypes.create_string_buffer(op.get("room", 1 << 10))
+        handle = self.sessions[op["session"]] if op.get("session") is not None else None
+        code = self.library.pjrt_ffi_session_memory(ctypes.c_void_p(handle), out, len(out))
+        return {"code": code, "facts": json.loads(out.value) if code == 0 else None}
+
     def verb(self, op: Json) -> Json:
         function = getattr(self.library, op["name"])
         return {"code": function(*[None] * 4)}
