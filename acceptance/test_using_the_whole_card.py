@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -12,12 +13,14 @@ import pytest
 
 from pytest_cudaboot.device.client import DeviceProcess
 from pytest_cudaboot.errors import ShimError
+from pytest_cudaboot.lowerers.build import build_program
 from pytest_cudaboot.model import Gpu, to_json
 from pytest_cudaboot.probes import nvml
-from pytest_cudaboot.project import Project
+from pytest_cudaboot.project import Project, suite_root
 from pytest_cudaboot.rules.reservation import DEFAULT_FRACTION, Announcement, announcements, refusal
 from pytest_cudaboot.run.devices import LowererHandle
 from pytest_cudaboot.run.evidence import Evidence
+from pytest_cudaboot.run.fixtures import Runner, builds
 from pytest_cudaboot.run.worker import WORKER
 
 from .conftest import plainest_net
@@ -31,6 +34,22 @@ CONTEXT = 4 << 30  # bytes: more than a process takes beside its reservation, le
 OPTIONS_LINE = re.compile(r"\[pjrt_ffi\] allocator: (\d+) create option")
 FIGURE = re.compile(r"([\d.]+)GiB \((\d+) bytes\)[^#\n]*#\s*(at ([\d.]+)|unset)")
 SEED = 31
+# What other versions of the plugin have beside the two that the shim passes; a bump may add one or drop one.
+OTHER_OPTIONS = (
+    "abort_collectives_on_failure",
+    "allocator",
+    "collective_memory_size",
+    "enable_mock_nccl",
+    "memory_fraction_policy",
+    "mock_gpu_topology",
+    "node_id",
+    "num_nodes",
+    "partition_index",
+    "platform_name",
+    "should_stage_host_to_device_transfers",
+    "use_tfrt_gpu_client",
+    "visible_devices",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -360,6 +379,33 @@ def test_by_default_it_runs_out_of_memory_and_nothing_else_suffers(
     evidence.note(out_of_memory=str(refusal.value)[:200])
     assert made.lowerer.alive
     made.work()
+
+
+@pytest.fixture
+def known_options(
+    run: Runner, request: pytest.FixtureRequest, cuda_plugin: Path
+) -> Callable[..., dict[str, bool]]:
+    """A function that asks the CUDA plugin which create options it knows, with every card hidden from it."""
+    reference = suite_root() / "fixtures" / "reference"
+    environ = request.config.stash[WORKER].environ
+    program = build_program(reference, "ffi/plugin_options.c", builds(), ["-ldl"], env=environ)
+
+    def ask(*names: str) -> dict[str, bool]:
+        lines = run([program, cuda_plugin, *names], device=False).stdout.splitlines()
+        answers = {answer["option"]: str(answer["words"]) for answer in map(json.loads, lines)}
+        return {name: "Unexpected option name" not in words for name, words in answers.items()}
+
+    return ask
+
+
+@pytest.mark.spec("mem.new-policy")
+def test_the_plugins_options_are_known_by_name(
+    known_options: Callable[..., dict[str, bool]], evidence: Evidence
+) -> None:
+    known = known_options("memory_fraction", "preallocate", *OTHER_OPTIONS, "no_such_option")
+
+    evidence.measure(options={name: known[name] for name in sorted(known)})
+    assert (known["memory_fraction"], known["preallocate"], known["no_such_option"]) == (True, True, False)
 
 
 @pytest.mark.spec("mem.tenants")

@@ -31,6 +31,7 @@ def test_trainer_has_no_warning(project: Path, tmp_path: Path, compiler: str, op
     flags = (*STRICT.split(), optimise)
 
     build(compiler, *flags, "ffi/trainer.c", "-ldl", "-lm", "-o", tmp_path / "trainer", cwd=project)
+    build(compiler, *flags, "ffi/plugin_options.c", "-ldl", "-o", tmp_path / "options", cwd=project)
 
 
 @pytest.mark.parametrize("compiler", COMPILERS)
