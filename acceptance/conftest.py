@@ -23,6 +23,7 @@ from pytest_cudaboot.probes.process import Completed
 from pytest_cudaboot.project import Project, suite_root
 from pytest_cudaboot.rules.document import code_blocks
 from pytest_cudaboot.rules.selection import pin_environment
+from pytest_cudaboot.run.devices import LowererHandle
 from pytest_cudaboot.run.evidence import Evidence
 from pytest_cudaboot.run.fixtures import Runner, builds
 from pytest_cudaboot.run.nets import Net, load_net
@@ -117,6 +118,20 @@ def attempt(run: Runner, checkout: Path) -> Callable[[str | None], Completed]:
         return run(argv, cwd=checkout, env={"PJRT_PLUGIN": plugin}, check=False)
 
     return train_one_step
+
+
+@pytest.fixture
+def open_with(
+    request: pytest.FixtureRequest, pjrt_shim: Path, evidence: Evidence
+) -> Callable[..., LowererHandle]:
+    """A function that opens XLA in a fresh device process, with settings in its environment."""
+    worker = request.config.stash[WORKER]
+
+    def make(**settings: str) -> LowererHandle:
+        worker.devices.retire()
+        return worker.devices.open(worker.config("xla", pjrt_shim, settings), evidence)
+
+    return make
 
 
 @pytest.fixture

@@ -104,7 +104,10 @@ class Client:
 
 @pytest.fixture
 def client(
-    request: pytest.FixtureRequest, project: Project, pjrt_shim: Path, evidence: Evidence
+    open_with: Callable[..., LowererHandle],
+    request: pytest.FixtureRequest,
+    project: Project,
+    evidence: Evidence,
 ) -> Callable[..., Client]:
     """A function that makes a client with settings in its environment, in a process of its own."""
     worker = request.config.stash[WORKER]
@@ -112,7 +115,7 @@ def client(
     def make(**settings: str) -> Client:
         worker.devices.retire()
         before = nvml.memory_used(worker.gpu.uuid) if worker.gpu else None
-        lowerer = worker.devices.open(worker.config("xla", pjrt_shim, settings), evidence)
+        lowerer = open_with(**settings)
         return Client(lowerer, Path(evidence.notes["device_log"]), project, worker.gpu, before)
 
     return make
