@@ -37,6 +37,10 @@ class PinError(BoxError):
     """A device process does not see exactly the card it was pinned to."""
 
 
+class SkewError(BoxError):
+    """Two parts of a toolchain that must come from one commit do not."""
+
+
 class ToolMissingError(CudabootError):
     """A program, plugin or library was not found; the message lists every place tried."""
 
@@ -51,6 +55,18 @@ class CommandHangError(CommandError):
 
 class BuildError(CommandError):
     """A compiler refused the sources, or could not write its output."""
+
+
+class CompileError(BuildError):
+    """A graph compiler refused a module, crashed, hung, or wrote half a file; the message names step and fix."""
+
+
+class PinnedVersionError(CudabootError):
+    """An installed version is not what the project pins, or the pin can not be read."""
+
+
+class TargetError(CudabootError):
+    """A compile target is none, or is beyond what a card or its driver can load."""
 
 
 class SignatureError(CudabootError):

@@ -22,7 +22,10 @@ Array = npt.NDArray[np.float32]
 Shape = tuple[int, ...]
 
 # A third party's lowerer is named by `LowererConfig.implementation` and needs no line here.
-IMPLEMENTATIONS = {"xla": "pytest_cudaboot.lowerers.xla:XlaLowerer"}
+IMPLEMENTATIONS = {
+    "xla": "pytest_cudaboot.lowerers.xla:XlaLowerer",
+    "iree": "pytest_cudaboot.lowerers.iree:IreeLowerer",
+}
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -31,7 +34,7 @@ class LowererConfig:
 
     :param name: how the lowerer is called in the catalogue and in results.
     :param platform: `cuda` or `cpu`.
-    :param shim: the shared library with the ABI.
+    :param shim: the shared library with the ABI; None for a lowerer that comes as a Python package.
     :param plugin: what the shim loads in turn, such as a PJRT plugin; None if it loads nothing.
     :param environment: what the process needs in its environment. It is read by C code when the first session is
         made, so whoever starts the process puts it there; a lowerer never changes its own environment.
@@ -40,7 +43,7 @@ class LowererConfig:
 
     name: str
     platform: str
-    shim: str
+    shim: str | None = None
     plugin: str | None = None
     environment: Mapping[str, str] = field(default_factory=dict)
     implementation: str | None = None

@@ -25,6 +25,8 @@ class XlaLowerer:
 
     def __init__(self, config: LowererConfig) -> None:
         self._config = config
+        if config.shim is None:
+            raise ShimError("XLA is driven through its shim, and none is named")
         self._shim = bind(Path(config.shim))
         if MARKER not in self._shim.extras:
             raise ShimError(f"{config.shim} lacks {MARKER}: it is not the XLA shim")

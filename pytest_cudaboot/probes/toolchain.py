@@ -81,13 +81,23 @@ def find_cuda_plugin(
     return _first("PJRT plugin for CUDA", search, (named,) if named else (_project_venv, _interpreter))
 
 
-def find_iree_compile(environ: Mapping[str, str], project_root: Path) -> Found:
-    """The IREE compiler: the project's own, else the one on PATH.
+def find_iree_compile(
+    environ: Mapping[str, str], project_root: Path, site_packages: Sequence[Path] = ()
+) -> Found:
+    """The IREE compiler: the project's own, else the one on PATH, else the one beside the running interpreter.
 
     :raises ToolMissingError: with every place tried.
     """
-    search = Search(environ=environ, project_root=project_root)
-    return _first("iree-compile", search, (_project_bin, _iree_on_path))
+    search = Search(environ=environ, project_root=project_root, site_packages=site_packages)
+    return _first("iree-compile", search, (_project_bin, _iree_on_path, _iree_package))
+
+
+def find_iree_runtime(site_packages: Sequence[Path]) -> Found:
+    """The IREE runtime that the running interpreter would import, by the file in which it says its commit.
+
+    :raises ToolMissingError: with every place tried.
+    """
+    return _first("IREE runtime", Search(environ={}, site_packages=site_packages), (_iree_runtime,))
 
 
 def find_compiler(environ: Mapping[str, str], name: str = "gcc") -> Found:
@@ -167,6 +177,16 @@ def _project_bin(search: Search) -> Sequence[Place]:
 def _iree_on_path(search: Search) -> Sequence[Place]:
     folders = search.environ.get("PATH", os.defpath).split(os.pathsep)
     return [(Path(folder, "iree-compile"), "PATH") for folder in folders if folder]
+
+
+def _iree_package(search: Search) -> Sequence[Place]:
+    relative = "iree/compiler/_mlir_libs/iree-compile"
+    return [(folder / relative, "the running interpreter's packages") for folder in search.site_packages]
+
+
+def _iree_runtime(search: Search) -> Sequence[Place]:
+    relative = "iree/_runtime_libs/version.py"
+    return [(folder / relative, "package iree-base-runtime") for folder in search.site_packages]
 
 
 def _cuda_pattern(major: str) -> str:

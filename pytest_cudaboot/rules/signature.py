@@ -86,6 +86,35 @@ def check_artifact(path: Path) -> Signature:
     return signature
 
 
+def read_declaration(text: str) -> Signature:
+    """The signature that a compiled module declares: `sync func @f(%input0: tensor<4xf32>) -> (%output0: ...)`.
+
+    :raises SignatureError: it is written in another way.
+    """
+    head, _, rest = text.partition("func @")
+    if not rest or head.strip() not in ("sync", "async"):
+        raise SignatureError(f"{text!r} is no declaration of IREE's")
+    return read_signature(f"func.func @{rest} {{}}")
+
+
+def require_agreement(text: Signature, declared: Signature) -> None:
+    """A module must be of the graph that it is said to be of.
+
+    :raises SignatureError: the two signatures differ; the message names the first difference.
+    """
+    if text.entry != declared.entry:
+        raise SignatureError(f"the module is of @{declared.entry}, and the text of @{text.entry}")
+    for kind, ours, theirs in (
+        ("input", text.inputs, declared.inputs),
+        ("output", text.outputs, declared.outputs),
+    ):
+        if len(ours) != len(theirs):
+            raise SignatureError(f"@{text.entry}: {len(ours)} {kind}s in the text, {len(theirs)} in the module")
+        for index, (one, other) in enumerate(zip(ours, theirs, strict=True)):
+            if one != other:
+                raise SignatureError(f"@{text.entry}: {kind} {index} is {one} in the text, {other} in the module")
+
+
 def _decode(data: bytes) -> str:
     try:
         text = data.decode()
