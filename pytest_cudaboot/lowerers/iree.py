@@ -47,7 +47,9 @@ class IreeLowerer:
             raise ShimError(f"the IREE shim made no session of {str(path)!r}")
         if source is None:
             self._shim.lib.iree_ffi_session_release(handle)
-            raise SignatureError(f"{path}: a shim does not tell a module's signature; name the text it was made of")
+            raise SignatureError(
+                f"{path}: a shim does not tell a module's signature; name the text it was made of"
+            )
         return ShimSession(self._shim, handle, read_signature(source.read_text(errors="replace")))
 
     def facts(self) -> Json:
@@ -152,17 +154,21 @@ class RuntimeSession:
             return
         if len(outputs) != len(made):
             raise ShimError(
-                f"[iree] @{entry} returns {len(made)} outputs, the caller supplied {len(outputs)} destinations", GUARD
+                f"[iree] @{entry} returns {len(made)} outputs, the caller supplied {len(outputs)} destinations",
+                GUARD,
             )
         for index, (tensor, shape) in enumerate(zip(made, outputs, strict=True)):
             if (have := int(np.prod(tensor.shape))) != (room := int(np.prod(tuple(shape)))):
                 raise ShimError(
-                    f"[iree] output {index} size mismatch: graph {4 * have} bytes ({tensor}), caller {4 * room}", DOWNLOAD
+                    f"[iree] output {index} size mismatch: graph {4 * have} bytes ({tensor}), caller {4 * room}",
+                    DOWNLOAD,
                 )
 
     def _upload(self, index: int, array: Array) -> Any:
         if array.dtype != np.float32:
-            raise SignatureError(f"input {index} is {array.dtype} {array.shape}; the ABI carries float32 only")
+            raise SignatureError(
+                f"input {index} is {array.dtype} {array.shape}; the ABI carries float32 only"
+            )
         api, device = self._runtime.api, self._runtime.device
         try:
             return device.allocator.allocate_buffer_copy(
@@ -173,7 +179,9 @@ class RuntimeSession:
                 element_type=api.HalElementType.FLOAT_32,
             )
         except REFUSALS as error:
-            raise ShimError(f"[iree] input {index} did not reach the device: {_short(error)}", UPLOAD) from error
+            raise ShimError(
+                f"[iree] input {index} did not reach the device: {_short(error)}", UPLOAD
+            ) from error
 
     def _download(self, view: Any) -> Array:
         try:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -14,6 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
     from pathlib import Path
 
+    from pytest_cudaboot.model import Json
     from pytest_cudaboot.rules.iree_target import Target
 
 
@@ -66,9 +66,15 @@ class Modules:
             found = self.store.find(key)
             if isinstance(found, Stored):
                 return found
-            raise CompileError(f"Step 2: no iree-compile here, and no module of {graph.name}: {found.why}; {_fix(key)}")
-        make = functools.partial(compile_module, self._program, graph, flags=key.flags, env=self._env, budget=budget)
-        return self.store.fill(key, lambda path: make(path), patience=budget)
+            raise CompileError(
+                f"Step 2: no iree-compile here, and no module of {graph.name}: {found.why}; {_fix(key)}"
+            )
+        program = self._program
+
+        def make(made: Path) -> Json:
+            return compile_module(program, graph, made, key.flags, env=self._env, budget=budget)
+
+        return self.store.fill(key, make, patience=budget)
 
     def lacking(self, graphs: Iterable[Path]) -> list[str]:
         """Names of the graphs for which nothing is kept."""

@@ -82,7 +82,7 @@ def compile_module(
             f"{STEP}: iree-compile ended well and left no whole module of {source.name}: {fault}; `{FIX}`\n"
             f"to run it again:\n{done.recipe()}"
         )
-    return {"argv": argv[:-1] + [source.with_suffix(".vmfb").name], "seconds": round(done.seconds, 3)}
+    return {"argv": [*argv[:-1], source.with_suffix(".vmfb").name], "seconds": round(done.seconds, 3)}
 
 
 def module_fault(path: Path) -> str | None:

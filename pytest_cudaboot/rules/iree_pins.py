@@ -42,7 +42,9 @@ def find_pin(text: str) -> str | None:
 
     :raises PinnedVersionError: there are two that differ.
     """
-    found = {match.group().strip() for match in _REQUIREMENT.finditer(text) if _SPECIFIED.match(match.group())}
+    found = {
+        match.group().strip() for match in _REQUIREMENT.finditer(text) if _SPECIFIED.match(match.group())
+    }
     pins = {re.sub(r"\s+.*", "", re.sub(r"\s*([=<>!~,]+)\s*", r"\1", pin)) for pin in found}
     if len(pins) > 1:
         raise PinnedVersionError(f"Step 2: {PACKAGE} is pinned in two ways: {', '.join(sorted(pins))}")

@@ -80,5 +80,7 @@ def _check_choice(variable: str, environ: Mapping[str, str], choices: tuple[str,
 
 
 def _named(variable: str, value: str) -> str:
-    empty = " is set to the empty string, which is taken as it is: unset it" if not value else " means nothing"
+    empty = (
+        " is set to the empty string, which is taken as it is: unset it" if not value else " means nothing"
+    )
     return f"{variable}={value!r}{empty}"

@@ -109,10 +109,14 @@ def require_agreement(text: Signature, declared: Signature) -> None:
         ("output", text.outputs, declared.outputs),
     ):
         if len(ours) != len(theirs):
-            raise SignatureError(f"@{text.entry}: {len(ours)} {kind}s in the text, {len(theirs)} in the module")
+            raise SignatureError(
+                f"@{text.entry}: {len(ours)} {kind}s in the text, {len(theirs)} in the module"
+            )
         for index, (one, other) in enumerate(zip(ours, theirs, strict=True)):
             if one != other:
-                raise SignatureError(f"@{text.entry}: {kind} {index} is {one} in the text, {other} in the module")
+                raise SignatureError(
+                    f"@{text.entry}: {kind} {index} is {one} in the text, {other} in the module"
+                )
 
 
 def _decode(data: bytes) -> str:

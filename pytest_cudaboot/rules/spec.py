@@ -19,7 +19,17 @@ LOWERERS = ("xla", "iree")
 CANARIES = ("upstream", "guard")
 ROLES = ("check", "canary", "control")
 OPT_IN = ("net", "long", "exclusive")
-CONDITIONS = ("gpu", "cuda-plugin", "cpu-plugin", "compiler", "git", "lean", "iree-build", *OPT_IN)
+CONDITIONS = (
+    "gpu",
+    "cuda-plugin",
+    "cpu-plugin",
+    "compiler",
+    "iree-compile",
+    "git",
+    "lean",
+    "iree-build",
+    *OPT_IN,
+)
 KEYS = (
     *("kind", "title", "heading", "track", "needs", "when", "on", "lowerers", "pair", "gate", "budget"),
     *("canary", "upstream", "may", "uncheckable"),

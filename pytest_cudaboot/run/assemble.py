@@ -24,6 +24,7 @@ from pytest_cudaboot.rules.selection import in_force
 from pytest_cudaboot.rules.spec import LOWERERS
 from pytest_cudaboot.rules.waivers import Waiver, load_waivers, waived_cells
 from pytest_cudaboot.run.box import Box
+from pytest_cudaboot.run.iree_parts import IreeParts, find_iree, iree_conditions
 from pytest_cudaboot.run.plan import Plan
 from pytest_cudaboot.run.prepare import Suite
 from pytest_cudaboot.run.settings import Settings
@@ -68,6 +69,7 @@ class Parts:
     identity: Json
     plugin: Plugin
     cuda_plugin: Plugin
+    iree: IreeParts
     catalog: Catalog | None
     scope: Scope
     waivers: tuple[Waiver, ...]
@@ -104,7 +106,10 @@ def assemble(
     catalog = load_catalog(suite.catalog) if suite.catalog else None
     identity = describe(project, environ)
     commit = identity["commit"] is not None
+    iree = find_iree(environ, project, _site_packages())
+    platform = "cuda" if box.gpus else "cpu"
     met = conditions(project, plugin, cuda_plugin, box, environ, commit=commit)
+    met |= iree_conditions(iree, project, platform, environ)
     parts = Parts(
         config=config,
         settings=settings,
@@ -115,6 +120,7 @@ def assemble(
         project=project,
         plugin=plugin,
         cuda_plugin=cuda_plugin,
+        iree=iree,
         catalog=catalog,
         identity=identity,
         scope=_scope(catalog, settings, met, len(box.gpus)),
@@ -171,7 +177,6 @@ def conditions(
         "device": missing,
         "cuda-plugin": _short(cuda_plugin),
         "cpu-plugin": "the run is on cards" if on_cards else missing,
-        "compiler": _short(_found(lambda: toolchain.find_iree_compile(environ, project.path))),
         "git": None if commit else "git knows the project as no checkout",
         "lean": None if _lakefile(project) else "no lakefile",
         "iree-build": None if environ.get("IREE_BUILD") else "no IREE build tree",
@@ -207,6 +212,7 @@ def _plan(parts: Parts) -> Plan:
         plugin=parts.plugin.path,
         plugin_facts=parts.plugin.facts,
         cuda_plugin=parts.cuda_plugin.path,
+        iree=parts.iree,
         project=str(project.path),
         nets=project.nets,
         document=str(project.document) if project.document else None,
@@ -249,6 +255,7 @@ def _record(parts: Parts) -> RunRecord:
         box=parts.box.facts,
         toolchain={
             "plugin": plugin,
+            "iree": {"compiler": parts.iree.compiler_facts, "runtime": parts.iree.runtime_facts},
             "python": sys.version.split()[0],
             "pytest": pytest.__version__,
             "environment": in_force(parts.environ),

@@ -18,6 +18,7 @@ from pytest_cudaboot.project import Project, find_project
 from pytest_cudaboot.rules.selection import rebound
 from pytest_cudaboot.run.devices import LowererHandle, SessionHandle
 from pytest_cudaboot.run.evidence import KEY, Evidence
+from pytest_cudaboot.run.iree import compiled, iree_config, require_own_cards
 from pytest_cudaboot.run.nets import Net, load_net
 from pytest_cudaboot.run.worker import WORKER, Worker
 
@@ -179,23 +180,55 @@ def cuda_plugin(_worker: Worker) -> Path:
 
 
 @pytest.fixture
-def lowerer(
-    _cudaboot_cell: CellKey | None, pjrt_shim: Path, _worker: Worker, evidence: Evidence
-) -> LowererHandle:
-    """The cell's lowerer, in a device process that has proved its pin."""
-    name = _cudaboot_cell.lowerer if _cudaboot_cell and _cudaboot_cell.lowerer else "xla"
-    handle = _worker.devices.open(_worker.config(name, pjrt_shim, {}), evidence)
-    evidence.note(lowerer=name, plugin=_worker.plan.plugin_facts, facts=handle.facts)
-    return handle
+def open_lowerer(
+    _worker: Worker, evidence: Evidence, request: pytest.FixtureRequest
+) -> Callable[[str], LowererHandle]:
+    """A function that opens a lowerer by its name, on this worker's device; the one before it leaves the device."""
+
+    def open_named(name: str) -> LowererHandle:
+        if name == "iree":
+            handle = _worker.devices.open(iree_config(_worker), evidence)
+            require_own_cards(handle.facts, _worker.devices.gpus)
+            evidence.note(lowerer=name, facts=handle.facts)
+        else:
+            shim = request.getfixturevalue("pjrt_shim")
+            handle = _worker.devices.open(_worker.config(name, shim, {}), evidence)
+            evidence.note(lowerer=name, plugin=_worker.plan.plugin_facts, facts=handle.facts)
+        return handle
+
+    return open_named
 
 
 @pytest.fixture
-def session(lowerer: LowererHandle) -> Iterator[Callable[[Path], SessionHandle]]:
+def lowerer(_cudaboot_cell: CellKey | None, open_lowerer: Callable[[str], LowererHandle]) -> LowererHandle:
+    """The cell's lowerer, in a device process that has proved its pin."""
+    return open_lowerer(_cudaboot_cell.lowerer if _cudaboot_cell and _cudaboot_cell.lowerer else "xla")
+
+
+@pytest.fixture
+def load(
+    _worker: Worker, evidence: Evidence, request: pytest.FixtureRequest
+) -> Callable[[LowererHandle, Path], SessionHandle]:
+    """A function that has a lowerer load a graph: StableHLO text as it is for XLA, its compiled module for IREE."""
+
+    def load_one(handle: LowererHandle, path: Path) -> SessionHandle:
+        if handle.name != "iree" or path.suffix != ".mlir":
+            return handle.open_session(path)
+        stored = compiled(request.getfixturevalue("modules"), path, _worker.devices.gpus, evidence)
+        return handle.open_session(stored.path, source=path)
+
+    return load_one
+
+
+@pytest.fixture
+def session(
+    lowerer: LowererHandle, load: Callable[[LowererHandle, Path], SessionHandle]
+) -> Iterator[Callable[[Path], SessionHandle]]:
     """A function that loads an artifact, given its path; what is open at the test's end is closed."""
     opened: list[SessionHandle] = []
 
     def open_one(path: Path) -> SessionHandle:
-        opened.append(lowerer.open_session(path))
+        opened.append(load(lowerer, path))
         return opened[-1]
 
     yield open_one

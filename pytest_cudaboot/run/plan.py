@@ -8,6 +8,7 @@ from pathlib import Path
 
 from pytest_cudaboot.model import CellKey, Gpu, Json, to_json
 from pytest_cudaboot.report.files import LOGS
+from pytest_cudaboot.run.iree_parts import IreeParts
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -20,6 +21,7 @@ class Plan:
     :param plugin: path of the PJRT plugin for that platform, or null where none was found.
     :param plugin_facts: its distribution, version, and how it was found (or every place that was tried).
     :param cuda_plugin: path of the installed CUDA plugin, whatever the platform, or null.
+    :param iree: what there is of the second lowerer.
     :param catalog: path of the catalogue, or null for a user's own tests.
     :param cells: the planned cells, in document order.
     :param partial: why tests may be missing that were never collected, or null: then the whole suite was asked for.
@@ -34,6 +36,7 @@ class Plan:
     plugin: str | None
     plugin_facts: Json
     cuda_plugin: str | None
+    iree: IreeParts
     project: str
     nets: tuple[str, ...]
     document: str | None
@@ -52,6 +55,7 @@ class Plan:
         data = json.loads(text)
         data["gpus"] = tuple(Gpu(**{**gpu, "capability": tuple(gpu["capability"])}) for gpu in data["gpus"])
         data["cells"] = tuple(CellKey(**cell) for cell in data["cells"])
+        data["iree"] = IreeParts(**data["iree"])
         data["nets"] = tuple(data["nets"])
         return cls(**{field.name: data[field.name] for field in fields(cls)})
 

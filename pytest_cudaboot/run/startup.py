@@ -171,7 +171,7 @@ def _configure_controller(config: pytest.Config, start: Start, environ: MutableM
 def _register_worker(
     config: pytest.Config, plan: Plan, name: str, environ: MutableMapping[str, str]
 ) -> Worker:
-    from pytest_cudaboot.run import fixtures
+    from pytest_cudaboot.run import fixtures, iree
     from pytest_cudaboot.run.worker import NAME, WORKER, Worker
 
     catalog = load_catalog(Path(plan.catalog)) if plan.catalog else None
@@ -179,4 +179,5 @@ def _register_worker(
     config.stash[WORKER] = worker
     config.pluginmanager.register(worker, NAME)
     config.pluginmanager.register(fixtures, "cudaboot-fixtures")
+    config.pluginmanager.register(iree, "cudaboot-iree")
     return worker
