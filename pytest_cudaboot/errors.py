@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 
 class CudabootError(Exception):
@@ -46,11 +49,22 @@ class ToolMissingError(CudabootError):
 
 
 class CommandError(CudabootError):
-    """A command failed or outlived its budget; the message is a recipe to run it again."""
+    """A command failed or outlived its budget; the message is a recipe to run it again.
+
+    :param survivors: processes of its group that live on after SIGKILL, in words.
+    """
+
+    def __init__(self, message: str, survivors: Sequence[str] = ()) -> None:
+        super().__init__(message)
+        self.survivors = tuple(survivors)
 
 
 class CommandHangError(CommandError):
     """A command outlived its budget and was killed; the message is the same recipe."""
+
+
+class CommandCrashError(CommandError):
+    """A command died of a signal, or a shell says that what it ran did; the message is the same recipe."""
 
 
 class BuildError(CommandError):
@@ -122,6 +136,34 @@ class PeerGoneError(DeviceError):
 
 class LateError(DeviceError):
     """A deadline passed before a whole frame did."""
+
+
+class DeviceGoneError(DeviceError):
+    """A call was not sent: the device process had ended before it.
+
+    :param cause: what ended it, in the words of a cell's cause; None if it was closed in order.
+    :param culprit: the test under which it ended, or None.
+    """
+
+    def __init__(
+        self,
+        message: str,
+        evidence: dict[str, Any] | None = None,
+        *,
+        cause: str | None = None,
+        culprit: str | None = None,
+    ) -> None:
+        super().__init__(message, evidence)
+        self.cause = cause
+        self.culprit = culprit
+
+
+class DevicePoisonedError(DeviceError):
+    """A device process lives on, but nothing that it answers from now on counts: its context is broken for good."""
+
+
+class CardAsideError(DeviceError):
+    """A card is set aside for the rest of the run: something on it can not be killed."""
 
 
 class DeviceCrashError(DeviceError):

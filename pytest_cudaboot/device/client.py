@@ -17,6 +17,7 @@ from pytest_cudaboot.errors import (
     CudabootError,
     DeviceCrashError,
     DeviceError,
+    DeviceGoneError,
     DeviceHangError,
     LateError,
     PeerGoneError,
@@ -46,6 +47,9 @@ class DeviceProcess:
     :param target: `module:Class` of the service; its public methods are the verbs.
     :param cwd: where relative names of shims and data are looked for.
     :param pass_fds: descriptors that it and its children inherit, such as the lock of the card.
+
+    `user` is for whoever shares it among tests: the one that it is to be blamed on when it ends. `calls` counts what it
+    was asked, `broken` says in words why it answers no more, and `cause` in a cell's word, if it was not closed in order.
     """
 
     def __init__(
@@ -62,6 +66,9 @@ class DeviceProcess:
         self.log_path = log_path
         self.visible = env.get("CUDA_VISIBLE_DEVICES")
         self.broken: str | None = None
+        self.cause: str | None = None
+        self.user: str | None = None
+        self.calls = 0
         self.evidence: dict[str, Any] = {}
         with contextlib.ExitStack() as undo:
             self._arena = undo.enter_context(contextlib.closing(wire.Arena.create()))
@@ -94,10 +101,14 @@ class DeviceProcess:
         :param budget: seconds until the process counts as hung, shows its stacks and is killed.
         :raises DeviceCrashError: it died; every later call says so at once.
         :raises DeviceHangError: it did not answer; every later call says so at once.
+        :raises DeviceGoneError: it had ended before this call.
         :raises CudabootError: whatever the service raised, as the same class; the process lives on.
         """
         if self.broken is not None:
-            raise DeviceError(f"{verb!r} was not sent: {self.broken}", self.evidence)
+            under = f" (under {self.user})" if self.cause and self.user else ""
+            words = f"{verb!r} was not sent: {self.broken}{under}"
+            raise DeviceGoneError(words, self.evidence, cause=self.cause, culprit=self.user)
+        self.calls += 1
         stacks_after = max(0.001, budget - min(1.0, budget / 4))
         request = {"verb": verb, "stacks_after": stacks_after, "arguments": arguments}
         return self._exchange(verb, wire.Packer(self._arena).pack(request), budget)
@@ -112,6 +123,13 @@ class DeviceProcess:
                 self.evidence["close"] = str(error)
             self._end()
             self.broken = f"device process {self.pid} was closed"
+
+    def condemn(self, why: str) -> None:
+        """End a process that answers, but whose answers count no more; it is given no chance to close anything."""
+        if self.broken is None:
+            self._end()
+            self.cause = "run"
+            self.broken = f"device process {self.pid} was ended: {why}"
 
     def _exchange(self, verb: str, frame: bytes | None, budget: float) -> Any:
         # What it wrote since its last answer is told as well: it may have died before this call began.
@@ -139,12 +157,14 @@ class DeviceProcess:
         died = self._group.wait(EXIT_SECONDS)
         ended = self._end()
         what = process.ended_by(ended) if died and ended is not None else f"no longer answers ({error})"
+        self.cause = "crash"
         return DeviceCrashError(*self._death(f"{what} during {verb!r}", verb, since))
 
     def _hung(self, verb: str, budget: float, since: int) -> DeviceHangError:
         state = procfs.process_state(self.pid)
         self.evidence["state"] = state.letter if state else None
         self._end()
+        self.cause = "hang"
         return DeviceHangError(
             *self._death(f"did not answer {verb!r} within {budget:g} s; killed", verb, since)
         )

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 import pytest_cudaboot
-from pytest_cudaboot.device import cuda
+from pytest_cudaboot.device import contexts, cuda
 from pytest_cudaboot.errors import DeviceError, UnsupportedError
 from pytest_cudaboot.lowerers.base import Array, Lowerer, Session, config_from_json, make_lowerer
 from pytest_cudaboot.model import Json, to_json
@@ -129,6 +129,14 @@ class DeviceService:
     def mapped(self) -> dict[str, list[str]]:
         """Shared objects in this process: name to paths. Two paths are two copies of one library."""
         return maps.by_name(maps.shared_objects())
+
+    def health(self) -> list[Json]:
+        """What is broken in this process for as long as it lives; empty where it may go on.
+
+        A lowerer that knows more than CUDA's driver has a method `faults` that answers in the same form.
+        """
+        more = getattr(self._lowerer, "faults", None)
+        return [*map(to_json, contexts.faults()), *(more() if more is not None else ())]
 
     def memory(self) -> Json:
         """Resident memory of this process, now and at its peak, bytes."""

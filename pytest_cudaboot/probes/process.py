@@ -10,7 +10,6 @@ import contextlib
 import functools
 import os
 import select
-import shlex
 import shutil
 import signal
 import subprocess
@@ -21,15 +20,25 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
-from pytest_cudaboot.errors import CommandError, CommandHangError, ToolMissingError
+from pytest_cudaboot.errors import CommandCrashError, CommandError, CommandHangError, ToolMissingError
 from pytest_cudaboot.probes import procfs
+from pytest_cudaboot.probes.recipes import environment_changes, recipe
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
 KILL_SECONDS = 5.0
-_NOT_TOLD = ("PYTEST_", "CUDABOOT_RUN", "CUDABOOT_LANE")  # a recipe is for a shell, where they mean nothing
 TAIL_CHARS = 4000
+_SHELL = 128  # what a shell adds to the number of the signal that its command died of
+_FATAL = (
+    signal.SIGILL,
+    signal.SIGTRAP,
+    signal.SIGABRT,
+    signal.SIGBUS,
+    signal.SIGFPE,
+    signal.SIGKILL,
+    signal.SIGSEGV,
+)
 
 # Where util-linux's setpriv is missing: ask for the same, check that nobody died in between, become the program.
 _EXEC_WRAPPER = (
@@ -80,7 +89,8 @@ class ProcessGroup:
             self.pidfd = os.pidfd_open(popen.pid)
         except OSError:
             popen.kill()
-            popen.wait()
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                popen.wait(KILL_SECONDS)
             raise
 
     @property
@@ -149,8 +159,8 @@ def run_command(
         )
     if not in_time or (check and done.returncode != 0):
         ended = ended_by(done.returncode) if in_time else f"did not end within {budget:g} s and was killed"
-        kind = CommandError if in_time else CommandHangError
-        raise kind(failure(done, ended, ending.survivors))
+        kind = CommandHangError if not in_time else CommandCrashError if crashed(done) else CommandError
+        raise kind(failure(done, ended, ending.survivors), ending.survivors)
     return done
 
 
@@ -188,29 +198,27 @@ def _check_program(name: str, cwd: str | os.PathLike[str], path: str) -> None:
         raise ToolMissingError(f"no program {name!r}; looked in: {place}")
 
 
-def environment_changes(env: Mapping[str, str]) -> dict[str, str | None]:
-    """What differs from the environment of the shell that started this process; None is "unset"."""
-    first = _first_environment()
-    changes: dict[str, str | None] = {name: value for name, value in env.items() if first.get(name) != value}
-    changes.update(dict.fromkeys(name for name in first if name not in env))
-    return {name: changes[name] for name in sorted(changes) if not name.startswith(_NOT_TOLD)}
-
-
-def recipe(argv: Sequence[str], *, cwd: str | os.PathLike[str], env_changes: Mapping[str, str | None]) -> str:
-    """A command as one line for a POSIX shell: directory, changed environment, quoted words."""
-    unset = [word for name, value in env_changes.items() if value is None for word in ("-u", name)]
-    assigned = [f"{name}={shlex.quote(value)}" for name, value in env_changes.items() if value is not None]
-    env_words = ["env", *unset] if unset else []
-    return " ".join(["cd", shlex.quote(os.fspath(cwd)), "&&", *env_words, *assigned, shlex.join(argv)])
-
-
 def ended_by(returncode: int) -> str:
-    """A return code in words: `exit status 3`, `died of SIGSEGV`."""
-    if returncode >= 0:
-        return f"exit status {returncode}"
+    """A return code in words: `exit status 3`, `died of SIGSEGV`, `exit status 139, as shells say SIGSEGV`."""
+    if returncode < 0:
+        return f"died of {_signal_name(-returncode)}"
+    told = f", as shells say {_signal_name(returncode - _SHELL)}" if _is_fatal(returncode - _SHELL) else ""
+    return f"exit status {returncode}{told}"
+
+
+def crashed(completed: Completed) -> bool:
+    """Whether a command died of a signal, by its own return code or by the word of the shell that ran it."""
+    return completed.returncode < 0 or _is_fatal(completed.returncode - _SHELL)
+
+
+def _is_fatal(number: int) -> bool:
+    return number in _FATAL
+
+
+def _signal_name(number: int) -> str:
     with contextlib.suppress(ValueError):
-        return f"died of {signal.Signals(-returncode).name}"
-    return f"died of signal {-returncode}"
+        return signal.Signals(number).name
+    return f"signal {number}"
 
 
 def failure(completed: Completed, ended: str, survivors: Sequence[str] = ()) -> str:
@@ -231,14 +239,6 @@ def tail(text: str, limit: int = TAIL_CHARS) -> str:
     if len(text) <= limit:
         return text
     return f"[{len(text) - limit} characters before this left out]\n{text[-limit:]}"
-
-
-@functools.cache
-def _first_environment() -> dict[str, str]:
-    """The environment as it was handed to this process, before anybody changed it."""
-    entries = Path("/proc/self/environ").read_bytes().split(b"\0")
-    pairs = (os.fsdecode(entry).partition("=") for entry in entries if entry)
-    return {name: value for name, _, value in pairs}
 
 
 def _death_wrapper() -> tuple[str, ...]:

@@ -31,6 +31,15 @@ def process_state(pid: int) -> ProcessState | None:
     return ProcessState(name=head.partition("(")[2], letter=letter, group=int(group))
 
 
+def started_at(pid: int) -> int | None:
+    """When a process began, in the kernel's ticks: with its number, its name for good. None if it is gone."""
+    try:
+        line = Path(f"/proc/{pid}/stat").read_text(errors="replace")
+    except (FileNotFoundError, ProcessLookupError):
+        return None
+    return int(line.rpartition(")")[2].split()[19])
+
+
 def survivors(group: int, deadline: float) -> tuple[str, ...]:
     """Members of a process group that live on at the deadline, as `pid (name, state S)`."""
     while members := _members(group):

@@ -14,11 +14,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pytest_cudaboot.errors import BoxError
+from pytest_cudaboot.errors import BoxError, DeviceError
 from pytest_cudaboot.model import Gpu, Json, to_json
 from pytest_cudaboot.probes.lease import lease_folder, occupy
 from pytest_cudaboot.rules.selection import pin_environment
+from pytest_cudaboot.run.asides import Asides
 from pytest_cudaboot.run.evidence import Evidence
+from pytest_cudaboot.run.health import broken_by
 from pytest_cudaboot.run.lanes import LANE_VARIABLE
 
 if TYPE_CHECKING:
@@ -35,6 +37,7 @@ class _Warm:
     config: LowererConfig
     facts: Json
     platform: str
+    probed: int = 0  # of the calls that it has answered, how many a probe has seen the end of
 
 
 class Devices:
@@ -42,9 +45,17 @@ class Devices:
 
     :param gpu: the card that this worker is pinned to, or null for the CPU.
     :param logs: folder for the processes' output.
+    :param asides: what this run knows of cards that are lost to it; by default this worker is the whole run.
     """
 
-    def __init__(self, environ: Mapping[str, str], gpu: Gpu | None, logs: Path, worker: str) -> None:
+    def __init__(
+        self,
+        environ: Mapping[str, str],
+        gpu: Gpu | None,
+        logs: Path,
+        worker: str,
+        asides: Asides | None = None,
+    ) -> None:
         self._environ = dict(environ)
         self._own = () if gpu is None else (gpu,)
         self.gpus: tuple[Gpu, ...] = self._own
@@ -53,6 +64,8 @@ class Devices:
         self._numbers = itertools.count(1)
         self._warm: _Warm | None = None
         self._busy: dict[str, int] = {}
+        self._asides = asides or Asides(logs)
+        self._found: DeviceError | None = None
 
     def hold(self, gpus: Sequence[Gpu]) -> None:
         """Have these cards from now on, a gang's; none of them means the worker's own card again.
@@ -82,20 +95,42 @@ class Devices:
         return pin_environment(kept, self.gpus)
 
     def open(self, config: LowererConfig, evidence: Evidence) -> LowererHandle:
-        """A lowerer in a proved device process; the warm one, if it has the same configuration and lives."""
+        """A lowerer in a proved device process; the warm one, if it has the same configuration and is well."""
+        self._check()
         warm = self._warm
         if warm is None or warm.config != config or not warm.process.alive:
             self.retire()
             warm = self._start(config, evidence)
+        warm.process.user = evidence.nodeid
         evidence.ran_on(warm.platform, [gpu.uuid for gpu in self.gpus])
         evidence.note(device_log=str(warm.process.log_path))
         return LowererHandle(warm.process, config, warm.facts, evidence)
 
+    def settle(self, evidence: Evidence) -> DeviceError | None:
+        """After a test: hold what it used against the driver, and say what it leaves broken.
+
+        What is broken is ended here, so that the next test starts clean.
+        """
+        self._check()
+        found, self._found = self._found, None
+        if found is not None:
+            evidence.note(device=found.evidence)
+        if why := self._aside():
+            evidence.note(set_aside=why)
+        return found
+
     def retire(self) -> None:
         """End the device process, so that nothing of this worker is on the card."""
+        self._check()
         if self._warm is not None:
             warm, self._warm = self._warm, None
             warm.process.close()
+            self._bury(warm.process)
+
+    def set_aside(self, survivors: Sequence[str]) -> None:
+        """Something that was killed on these cards lives on, so that nobody of this run may use them again."""
+        for gpu in self.gpus if survivors else ():
+            self._asides.set_aside(gpu.uuid, f"still alive after SIGKILL: {', '.join(survivors)}")
 
     def leave(self) -> None:
         """Be done with the cards."""
@@ -103,22 +138,45 @@ class Devices:
         while self._busy:
             os.close(self._busy.popitem()[1])
 
+    def _check(self) -> None:
+        """Probe the warm process if it was used since it was probed last; what is found is kept for `settle`."""
+        warm = self._warm
+        if warm is None or warm.process.calls == warm.probed:
+            return
+        error = broken_by(warm.process)
+        warm.probed = warm.process.calls
+        if warm.process.broken is not None:
+            self._warm, self._found = None, error or self._found
+            self._bury(warm.process)
+
+    def _bury(self, process: DeviceProcess) -> None:
+        self.set_aside(process.evidence.get("survivors", ()))
+
+    def _aside(self) -> dict[str, str]:
+        """Why each of the cards is set aside that is."""
+        return {gpu.uuid: why for gpu in self.gpus if (why := self._asides.reason(gpu.uuid))}
+
     def _start(self, config: LowererConfig, evidence: Evidence) -> _Warm:
         from pytest_cudaboot.device.client import DeviceProcess, prove_pin
 
+        for gpu in self.gpus:
+            self._asides.enter(gpu.uuid)
         self._logs.mkdir(parents=True, exist_ok=True)
         log = self._logs / f"device-{self._worker}-{next(self._numbers)}.log"
         env = {**self.environment, **config.environment}
         process = DeviceProcess(env=env, log_path=log, pass_fds=self.locks, budget=evidence.left)
         try:
+            for gpu in self.gpus:
+                self._asides.started(gpu.uuid, process.pid)
             if self.gpus:
                 prove_pin(process, [gpu.uuid for gpu in self.gpus], budget=evidence.left)
             facts: Json = process.call("open", budget=evidence.left, config=to_json(config))
             platform = proved_platform(config, facts)
         except BaseException:
             process.close()  # what is not proved, or half open, is nobody's
+            self._bury(process)
             raise
-        self._warm = _Warm(process, config, facts, platform)
+        self._warm = _Warm(process, config, facts, platform, probed=process.calls)
         return self._warm
 
 

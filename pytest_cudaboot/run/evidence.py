@@ -25,6 +25,7 @@ class Evidence:
 
     deadline: float
     spec: str | None = None
+    nodeid: str | None = None
     acts: int = 0
     platform: str | None = None
     gpus: set[str] = field(default_factory=set)

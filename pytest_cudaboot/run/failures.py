@@ -10,10 +10,14 @@ from pytest_cudaboot.errors import (
     BoxError,
     BuildError,
     CanarySilentError,
+    CardAsideError,
+    CommandCrashError,
     CommandError,
     CommandHangError,
     DeviceCrashError,
+    DeviceGoneError,
     DeviceHangError,
+    DevicePoisonedError,
     NumericError,
     ShimError,
     ToolMissingError,
@@ -28,7 +32,9 @@ CAUSES: tuple[tuple[type[Exception], str], ...] = (  # the first that fits, so s
     (DeviceCrashError, "crash"),
     (DeviceHangError, "hang"),
     (CommandHangError, "hang"),
+    (CommandCrashError, "crash"),
     (CommandError, "run"),
+    (DevicePoisonedError, "run"),
     (ShimError, "run"),
     (ToolMissingError, "run"),
 )
@@ -39,25 +45,30 @@ class Failure:
     """How a phase of a test failed.
 
     :param problem: words for the verdict `environment`, if the box contradicts itself.
+    :param root: whether it explains the failure of an earlier phase of the same test.
     """
 
     status: Status
     cause: str | None
     reason: str
     problem: str | None = None
+    root: bool = False
 
 
-def classify(error: BaseException) -> Failure:
-    """Say what an exception means."""
+def classify(error: BaseException, nodeid: str | None = None) -> Failure:
+    """Say what an exception means.
+
+    :param nodeid: the test that it was raised in: what has been broken under another one is not its fault.
+    """
     reason = short(_words(error))
-    if isinstance(error, pytest.skip.Exception):
+    if isinstance(error, pytest.skip.Exception | CardAsideError):
         return Failure(status=Status.SKIPPED, cause=None, reason=reason)
     if isinstance(error, UnsupportedError):
         return Failure(status=Status.UNSUPPORTED, cause=None, reason=reason)
     if isinstance(error, CanarySilentError):
         return Failure(status=Status.SILENT, cause=None, reason=reason)
     problem = reason if isinstance(error, BoxError) else None
-    return Failure(status=Status.FAILED, cause=_cause(error), reason=reason, problem=problem)
+    return Failure(status=Status.FAILED, cause=_cause(error, nodeid), reason=reason, problem=problem)
 
 
 def short(text: str) -> str:
@@ -79,5 +90,7 @@ def _words(error: BaseException) -> str:
     return text.partition("\n")[0] if isinstance(error, DeviceCrashError | DeviceHangError) else text
 
 
-def _cause(error: BaseException) -> str:
+def _cause(error: BaseException, nodeid: str | None) -> str:
+    if isinstance(error, DeviceGoneError) and error.cause is not None:
+        return error.cause if error.culprit in (None, nodeid) else "collateral"
     return next((cause for kind, cause in CAUSES if isinstance(error, kind)), "assertion")

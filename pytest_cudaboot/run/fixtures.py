@@ -11,7 +11,7 @@ from pathlib import Path
 import platformdirs
 import pytest
 
-from pytest_cudaboot.errors import CanarySilentError, CudabootError, NotAsDocumentedError
+from pytest_cudaboot.errors import CanarySilentError, CommandError, CudabootError, NotAsDocumentedError
 from pytest_cudaboot.model import CellKey, Gpu
 from pytest_cudaboot.probes.process import Completed, ProcessGroup, run_command, start_process
 from pytest_cudaboot.project import Project, find_project
@@ -52,14 +52,19 @@ class Runner:
         """
         assigned, words = rebound([os.fspath(word) for word in argv], self._worker.devices.gpus)
         changed = self._begin({**assigned, **(env or {})}, device=device)
-        return run_command(
-            words,
-            cwd=cwd or self._cwd,
-            env=changed,
-            budget=self._evidence.left,
-            check=check,
-            pass_fds=self._worker.devices.locks if device else (),
-        )
+        try:
+            return run_command(
+                words,
+                cwd=cwd or self._cwd,
+                env=changed,
+                budget=self._evidence.left,
+                check=check,
+                pass_fds=self._worker.devices.locks if device else (),
+            )
+        except CommandError as error:
+            if device:
+                self._worker.devices.set_aside(error.survivors)
+            raise
 
     @contextmanager
     def background(
@@ -87,7 +92,7 @@ class Runner:
             try:
                 yield group
             finally:
-                group.kill()
+                self._worker.devices.set_aside(group.kill().survivors)
 
     def _begin(self, env: Mapping[str, str | None] | None, *, device: bool) -> dict[str, str]:
         """Count the act, clear the card, and give the command's environment."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
@@ -131,6 +131,7 @@ def attach_failure(report: pytest.TestReport, failure: Failure) -> None:
         "cause": failure.cause,
         "reason": failure.reason,
         "problem": failure.problem,
+        "root": failure.root,
     }
     report.user_properties.append((FAILURE, json.dumps(data)))
 
@@ -163,8 +164,17 @@ def _failure(report: pytest.TestReport) -> Failure | None:
 
 
 def _worse(one: Failure | None, other: Failure | None) -> Failure | None:
+    if one is not None and other is not None and other.root and one.status is Status.FAILED:
+        return _explained(one, other)
     told = [failure for failure in (one, other) if failure is not None]
     return min(told, key=lambda failure: WORST_FIRST.index(failure.status), default=None)
+
+
+def _explained(seen: Failure, root: Failure) -> Failure:
+    """A test that failed somehow because it broke its device: the device's word leads, unless it died even sooner."""
+    if seen.cause in ("crash", "hang"):
+        return seen
+    return replace(root, reason=short(f"{root.reason}; the test itself: {seen.reason}"))
 
 
 def _passed(item: ItemRecord, facts: Json) -> Status:

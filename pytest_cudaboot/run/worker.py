@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Generator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,6 +14,7 @@ from pytest_cudaboot.errors import DeviceError
 from pytest_cudaboot.model import Status
 from pytest_cudaboot.rules.catalog import Catalog
 from pytest_cudaboot.run import items as cells
+from pytest_cudaboot.run.asides import Asides
 from pytest_cudaboot.run.devices import Devices
 from pytest_cudaboot.run.evidence import KEY, Evidence
 from pytest_cudaboot.run.failures import Failure, classify
@@ -25,6 +28,7 @@ if TYPE_CHECKING:
 NAME = "cudaboot-worker"
 FIXTURE_BUDGET = 300.0  # seconds for builds and starts, which are no part of what a spec's budget is about
 WORKER: pytest.StashKey[Worker] = pytest.StashKey()
+PROBED: pytest.StashKey[bool] = pytest.StashKey()  # whether the test's last failure is the probe's word
 
 
 class Worker:
@@ -40,7 +44,7 @@ class Worker:
         self.environ = environ
         self.lane = environ.get(LANE_VARIABLE, HOST)
         self.gpu = plan.gpu(self.lane)
-        self.devices = Devices(environ, self.gpu, plan.logs, name)
+        self.devices = Devices(environ, self.gpu, plan.logs, name, Asides(Path(plan.workdir)))
         self.deselected: list[str] = []
         self.outside: set[str] = set()
 
@@ -93,16 +97,32 @@ class Worker:
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_setup(self, item: pytest.Item) -> None:
         named = cells.spec_of(item)
-        item.stash[KEY] = Evidence(deadline=0.0, spec=named[0] if named else None)
+        item.stash[KEY] = Evidence(deadline=0.0, spec=named[0] if named else None, nodeid=item.nodeid)
         item.stash[KEY].allow(FIXTURE_BUDGET)
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_call(self, item: pytest.Item) -> None:
         item.stash[KEY].allow(cells.budget_of(item, self.catalog))
 
-    @pytest.hookimpl(tryfirst=True)
-    def pytest_runtest_teardown(self, item: pytest.Item) -> None:
-        item.stash[KEY].allow(FIXTURE_BUDGET)
+    @pytest.hookimpl(wrapper=True, tryfirst=True)
+    def pytest_runtest_teardown(self, item: pytest.Item) -> Generator[None, object, object]:
+        """Probe before the fixtures end, since they would close sessions of a broken context, and after that again."""
+        evidence = item.stash[KEY]
+        evidence.allow(FIXTURE_BUDGET)
+        found = self.devices.settle(evidence)
+        try:
+            return (yield)
+        finally:
+            found = found or self.devices.settle(evidence)
+            # A canary is there to break something; what it left behind has been ended, and is told.
+            interrupted = isinstance(sys.exc_info()[1], KeyboardInterrupt | pytest.exit.Exception)
+            if (
+                found is not None
+                and not interrupted
+                and (cells.spec_of(item) or ("", "check"))[1] != "canary"
+            ):
+                item.stash[PROBED] = True
+                raise found
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_runtest_makereport(
@@ -111,7 +131,7 @@ class Worker:
         report = yield
         evidence = item.stash.get(KEY, None)
         if call.excinfo is not None and not report.passed:
-            _explain(report, call.excinfo.value, evidence)
+            _explain(report, call.excinfo.value, evidence, root=item.stash.get(PROBED, False))
         elif report.passed and hasattr(report, "wasxfail"):
             attach_failure(report, _no_pass(f"passed, though marked xfail: {report.wasxfail}"))
         if evidence is not None and report.when != "setup":
@@ -162,11 +182,13 @@ class XdistWorker:
         cells.write_facts(path, worker.collection(session.items))
 
 
-def _explain(report: pytest.TestReport, error: BaseException, evidence: Evidence | None) -> None:
+def _explain(
+    report: pytest.TestReport, error: BaseException, evidence: Evidence | None, *, root: bool
+) -> None:
     """Say what a failure means, while the exception is still at hand."""
     if isinstance(error, DeviceError) and evidence is not None:
         evidence.note(device=error.evidence)
-    failure = classify(error)
+    failure = replace(classify(error, evidence.nodeid if evidence else None), root=root)
     if report.skipped and failure.status is not Status.SKIPPED:
         failure = _no_pass(f"expected failure: {failure.reason}")
     attach_failure(report, failure)

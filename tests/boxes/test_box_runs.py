@@ -59,8 +59,8 @@ def test_mixed_cards_each_on_its_own_whatever_order_cuda_has(gate: BoxGate) -> N
 def test_cards_of_several_kinds_and_a_cuda_that_does_not_answer(gate: BoxGate) -> None:
     gate.on("invented-mixed").suite(CHEAP, CHEAP_CATALOG).old_accept()
     (gate.path / "bad").mkdir()
-    for library, source in replay.LIBRARIES.items():
-        there = gate.libraries / (library if source == "fake_nvml.c" else PLUGIN)
+    for library in replay.LIBRARIES:
+        there = gate.libraries / (PLUGIN if library == "libcuda.so.1" else library)
         (gate.path / "bad" / library).symlink_to(there)
     gate.env["LD_LIBRARY_PATH"] = str(gate.path / "bad")
 

@@ -12,9 +12,10 @@ from pathlib import Path
 import pytest
 
 from pytest_cudaboot.errors import CommandError, ToolMissingError
-from pytest_cudaboot.probes import process
-from pytest_cudaboot.probes.process import ended_by, environment_changes, recipe, run_command, start_process
+from pytest_cudaboot.probes import process, recipes
+from pytest_cudaboot.probes.process import ended_by, run_command, start_process
 from pytest_cudaboot.probes.procfs import process_state
+from pytest_cudaboot.probes.recipes import environment_changes, recipe
 
 ENV = {"PATH": os.defpath, "LANG": "C.UTF-8"}
 BUDGET = 20.0
@@ -175,7 +176,7 @@ def test_a_zombie_is_nobody_who_lives(tmp_path: Path) -> None:
 
 
 def test_pytest_variables_are_no_part_of_a_recipe() -> None:
-    env = {**process._first_environment(), "PYTEST_CURRENT_TEST": "x", "ADDED": "y"}
+    env = {**recipes._first_environment(), "PYTEST_CURRENT_TEST": "x", "ADDED": "y"}
 
     assert environment_changes(env) == {"ADDED": "y"}
 
