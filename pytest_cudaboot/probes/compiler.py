@@ -10,7 +10,7 @@ from pathlib import Path
 
 from pytest_cudaboot.errors import CommandError, CompileError
 from pytest_cudaboot.model import Json
-from pytest_cudaboot.probes.process import Completed, run_command
+from pytest_cudaboot.probes.process import Completed, ended_by, recipe, run_command, tail
 from pytest_cudaboot.rules.iree_pins import Said, read_said
 
 VERSION_BUDGET = 60.0
@@ -74,15 +74,26 @@ def compile_module(
     """
     argv = [str(compiler), *flags, str(source), "-o", str(made)]
     try:
-        done = run_command(argv, cwd=made.parent, env=env, budget=budget)
+        done = run_command(argv, cwd=source.parent, env=env, budget=budget, check=False)
     except CommandError as error:
         raise CompileError(f"{STEP}: {source.name} was not compiled: {error}") from error
+    # The file that was written to is a temporary one.
+    told = [*argv[:-1], source.with_suffix(".vmfb").name]
+    again = f"to run it again:\n{recipe(told, cwd=source.parent, env_changes=done.env_changes)}"
+    if done.returncode != 0:
+        raise CompileError(f"{STEP}: {source.name} was not compiled: {_words(done)}\n{again}")
     if fault := module_fault(made):
         raise CompileError(
-            f"{STEP}: iree-compile ended well and left no whole module of {source.name}: {fault}; `{FIX}`\n"
-            f"to run it again:\n{done.recipe()}"
+            f"{STEP}: iree-compile ended well and left no whole module of {source.name}: {fault}; `{FIX}`\n{again}"
         )
-    return {"argv": [*argv[:-1], source.with_suffix(".vmfb").name], "seconds": round(done.seconds, 3)}
+    return {"argv": told, "seconds": round(done.seconds, 3)}
+
+
+def _words(done: Completed) -> str:
+    """The first error, which all the rest is about; how it ended; and the end of what it wrote."""
+    first = next((line for line in done.stderr.splitlines() if "error: " in line), None)
+    parts = [first, f"{ended_by(done.returncode)} after {done.seconds:.1f} s", tail(done.stderr)]
+    return "\n".join(part for part in parts if part)
 
 
 def module_fault(path: Path) -> str | None:
