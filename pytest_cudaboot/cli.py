@@ -6,14 +6,16 @@ import argparse
 import ast
 import os
 import shutil
+import site
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from pytest_cudaboot.errors import UsageError
-from pytest_cudaboot.project import suite_root
+from pytest_cudaboot.project import find_project, suite_root
 from pytest_cudaboot.report import terminal
 from pytest_cudaboot.rules.catalog import Catalog, Spec, load_catalog
+from pytest_cudaboot.rules.iree_target import DEFAULT_CHIP
 from pytest_cudaboot.rules.ledger_lines import read_ledger
 from pytest_cudaboot.rules.verdict import EXIT_USAGE, judge
 
@@ -41,6 +43,16 @@ def _parser() -> argparse.ArgumentParser:
     doctor.add_argument("--project", metavar="DIR", default=".", help="Checkout whose .venv comes first")
     doctor.add_argument("--json", action="store_true", help="Print the answer as JSON")
     doctor.set_defaults(answer=_doctor)
+    compiling = commands.add_parser("compile", help="Fill a folder with a project's compiled modules")
+    compiling.add_argument("folder", metavar="FOLDER", help="What CUDABOOT_MODULE_CACHE will name")
+    compiling.add_argument("--project", metavar="DIR", default="reference", help="Checkout with the graphs")
+    compiling.add_argument(
+        "--target",
+        metavar="CHIP",
+        action="append",
+        help="sm_86 (the default), another chip, or cpu; may be repeated",
+    )
+    compiling.set_defaults(answer=_compile)
     explain = commands.add_parser(
         "explain", help="What the catalogue says of a spec, and which files test it"
     )
@@ -59,6 +71,19 @@ def _doctor(words: argparse.Namespace) -> int:
     if not project.is_dir():
         raise UsageError(f"--project {words.project!r} is not a folder")
     return doctor(Places.here(os.environ, project), as_json=words.json, out=sys.stdout)
+
+
+def _compile(words: argparse.Namespace) -> int:
+    from pytest_cudaboot.run.filling import fill
+
+    return fill(
+        Path(words.folder),
+        find_project(words.project, Path.cwd()),
+        words.target or [DEFAULT_CHIP],
+        os.environ,
+        site_packages=[Path(place) for place in (*site.getsitepackages(), *sys.path) if place],
+        out=sys.stdout,
+    )
 
 
 def _catalog(words: argparse.Namespace) -> Catalog:

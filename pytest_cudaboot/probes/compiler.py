@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import tempfile
 import zipfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -10,7 +11,8 @@ from pathlib import Path
 
 from pytest_cudaboot.errors import CommandError, CompileError
 from pytest_cudaboot.model import Json
-from pytest_cudaboot.probes.process import Completed, ended_by, recipe, run_command, tail
+from pytest_cudaboot.probes.process import Completed, ended_by, run_command, tail
+from pytest_cudaboot.probes.recipes import recipe
 from pytest_cudaboot.rules.iree_pins import Said, read_said
 
 VERSION_BUDGET = 60.0
@@ -74,12 +76,12 @@ def compile_module(
     """
     argv = [str(compiler), *flags, str(source), "-o", str(made)]
     try:
-        done = run_command(argv, cwd=source.parent, env=env, budget=budget, check=False)
+        done = run_command(argv, cwd=tempfile.gettempdir(), env=env, budget=budget, check=False)
     except CommandError as error:
         raise CompileError(f"{STEP}: {source.name} was not compiled: {error}") from error
     # The file that was written to is a temporary one.
     told = [*argv[:-1], source.with_suffix(".vmfb").name]
-    again = f"to run it again:\n{recipe(told, cwd=source.parent, env_changes=done.env_changes)}"
+    again = f"to run it again:\n{recipe(told, cwd=tempfile.gettempdir(), env_changes=done.env_changes)}"
     if done.returncode != 0:
         raise CompileError(f"{STEP}: {source.name} was not compiled: {_words(done)}\n{again}")
     if fault := module_fault(made):
@@ -90,10 +92,9 @@ def compile_module(
 
 
 def _words(done: Completed) -> str:
-    """The first error, which all the rest is about; how it ended; and the end of what it wrote."""
+    """The first error, which pages of the program's inner form follow; where there is none, the last words."""
     first = next((line for line in done.stderr.splitlines() if "error: " in line), None)
-    parts = [first, f"{ended_by(done.returncode)} after {done.seconds:.1f} s", tail(done.stderr)]
-    return "\n".join(part for part in parts if part)
+    return f"{first or tail(done.stderr)}\n{ended_by(done.returncode)} after {done.seconds:.1f} s"
 
 
 def module_fault(path: Path) -> str | None:

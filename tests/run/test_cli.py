@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from pytest_cudaboot.cli import main
@@ -29,6 +31,15 @@ may = ["unsupported"]
 MARKED = """
 import pytest
 pytestmark = pytest.mark.spec("a.gotcha")
+"""
+
+NEGATE = """\
+module @m {
+  func.func @NAME(%x: tensor<4xf32>) -> tensor<4xf32> {
+    %y = stablehlo.negate %x : tensor<4xf32>
+    return %y : tensor<4xf32>
+  }
+}
 """
 
 Captured = pytest.CaptureFixture[str]
@@ -109,3 +120,49 @@ def test_a_ledger_that_is_not_there(gate: Gate, capsys: Captured) -> None:
 
     assert main(["--catalog", "catalog.toml", "replay", "none.jsonl"]) == 4
     assert capsys.readouterr().err == "cudaboot: none.jsonl: can not be read: No such file or directory\n"
+
+
+def test_compile_without_a_compiler_lists_the_places(
+    tmp_path: Path, capsys: Captured, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", "/nowhere")
+    monkeypatch.setattr("site.getsitepackages", list)
+    monkeypatch.setattr("sys.path", [])
+
+    assert main(["compile", str(tmp_path)]) == 4
+    assert "cudaboot: no iree-compile; tried, in order:" in capsys.readouterr().err
+
+
+def test_compile_fills_a_folder_once(tmp_path: Path, capsys: Captured) -> None:
+    project = tmp_path / "project"
+    (project / "ffi").mkdir(parents=True)
+    (project / "nets").mkdir()
+    for name in ("f_fwd", "f_train_step"):
+        (project / f"nets/{name}.mlir").write_text(NEGATE.replace("NAME", name))
+    words = [
+        "compile",
+        str(tmp_path / "kept"),
+        "--project",
+        str(project),
+        "--target",
+        "sm_86",
+        "--target",
+        "cpu",
+    ]
+
+    assert (main(words), main(words)) == (0, 0)
+    told = capsys.readouterr().out.splitlines()
+    assert [line.split()[:2] for line in told[:4]] == [
+        ["f_fwd", "cuda/sm_86"],
+        ["f_train_step", "cuda/sm_86"],
+        ["f_fwd", "llvm-cpu/generic"],
+        ["f_train_step", "llvm-cpu/generic"],
+    ]
+    assert [line.split()[-1] for line in told[5:9]] == ["kept"] * 4
+    assert told[4].endswith(f"to use them: CUDABOOT_MODULE_CACHE={tmp_path / 'kept'}")
+
+
+@pytest.mark.parametrize("target", ["", "ada"])
+def test_compile_for_no_chip_is_the_users_mistake(tmp_path: Path, capsys: Captured, target: str) -> None:
+    assert main(["compile", str(tmp_path), "--target", target]) == 4
+    assert f"IREE_CHIP='{target}'" in capsys.readouterr().err
