@@ -1,11 +1,13 @@
-"""A project's nets with their oracles. The oracle is the project's own Python file, loaded by its path."""
+"""A project's nets with their oracles: the project's own Python file, loaded by its path, with its neighbours."""
 
 from __future__ import annotations
 
 import functools
+import importlib
 import sys
 import zlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
@@ -82,15 +84,25 @@ def _graph(path: Path, module: ModuleType) -> Graph:
 
 @functools.cache
 def _oracles(path: Path) -> ModuleType:
+    """The oracles, as a module of a package whose folder is their own: they may import what lies beside them."""
     if not path.is_file():
         raise ProjectError(f"no oracles: {str(path)!r} is not there")
-    name = f"cudaboot_oracle_{zlib.crc32(bytes(path)):08x}"
-    module = ModuleType(name)
-    module.__file__ = str(path)
-    sys.modules[name] = module  # a dataclass looks its own module up there while it is made
-    # The import system would leave its bytecode in the checkout.
-    exec(compile(path.read_bytes(), path, "exec"), module.__dict__)  # noqa: S102 - the project's code is what is run
+    package = f"cudaboot_nets_{zlib.crc32(bytes(path)):08x}"
+    sys.modules[package] = ModuleType(package)
+    sys.modules[package].__path__ = [str(path.parent)]
+    with _without_bytecode():
+        module = importlib.import_module(f"{package}.{path.stem}")
     lacking = [name for name in NEEDED if not hasattr(module, name)]
     if lacking:
         raise ProjectError(f"{str(path)!r} lacks {', '.join(lacking)}")
     return module
+
+
+@contextmanager
+def _without_bytecode() -> Iterator[None]:
+    """A checkout is left as it was, while the import system would leave its bytecode there."""
+    before, sys.dont_write_bytecode = sys.dont_write_bytecode, True
+    try:
+        yield
+    finally:
+        sys.dont_write_bytecode = before

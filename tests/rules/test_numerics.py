@@ -86,7 +86,7 @@ def test_a_learning_rate_of_zero_is_refused(entry: str) -> None:
     inputs = seeded(entry, 5)
     still = oracle.ORACLES[entry](rate_of_zero(inputs, oracle.RATE[entry]))
 
-    with pytest.raises(NumericError, match=r"the median error 1 exceeds 0.003"):
+    with pytest.raises(NumericError, match=r"the median error 1 exceeds 0.00[356]"):
         check(entry, inputs, still, BOUNDS.of(oracle.FAMILY[entry], "cuda")).require()
 
 
@@ -218,11 +218,13 @@ def test_an_update_of_another_shape_is_refused() -> None:
 
 
 def test_the_shipped_bounds_lie_within_the_outer_ones() -> None:
-    outer = {"dot": (3e-3, 3e-2), "conv": (3e-2, 7e-2)}
+    outer = {"dot": (3e-3, 3e-2), "conv": (3e-2, 7e-2), "deep-conv": (0.15, 0.8)}
+    outer |= {"batch-norm": (5e-3, 0.2), "layer-norm": (3e-3, 5e-3)}
 
     assert {entry.family for entry in BOUNDS.entries} == set(outer)
     for entry in BOUNDS.entries:
-        assert (entry.median, entry.p90) <= outer[entry.family]
+        assert entry.median <= outer[entry.family][0]
+        assert entry.p90 <= outer[entry.family][1]
         assert entry.p90 <= outer[entry.family][1]
 
 

@@ -113,9 +113,8 @@ def test_a_text_cut_anywhere_is_refused(cut: int) -> None:
 def test_the_reference_artifacts_keep_the_rules() -> None:
     checked = {path.stem: check_artifact(path) for path in sorted(NETS.glob("*.mlir"))}
 
-    assert list(checked) == [
-        f"{net}_{part}" for net in ("cnn", "linear", "mlp") for part in ("fwd", "train_step")
-    ]
+    assert len(checked) == 16
+    assert all(signature.entry == stem for stem, signature in checked.items())
     assert str(checked["cnn_fwd"].inputs[3]) == "tensor<18x4x3x3xf32>"
     assert str(checked["linear_fwd"].inputs[1]) == "tensor<784x10xf32>"
 
