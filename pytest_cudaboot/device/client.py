@@ -25,6 +25,7 @@ from pytest_cudaboot.errors import (
     ShimError,
 )
 from pytest_cudaboot.probes import process, procfs
+from pytest_cudaboot.probes.debugger import native_stacks
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -64,6 +65,7 @@ class DeviceProcess:
         budget: float = START_BUDGET,
     ) -> None:
         self.log_path = log_path
+        self._env = dict(env)
         self.visible = env.get("CUDA_VISIBLE_DEVICES")
         self.broken: str | None = None
         self.cause: str | None = None
@@ -163,11 +165,18 @@ class DeviceProcess:
     def _hung(self, verb: str, budget: float, since: int) -> DeviceHangError:
         state = procfs.process_state(self.pid)
         self.evidence["state"] = state.letter if state else None
+        self._take_stacks(since)
         self._end()
         self.cause = "hang"
         return DeviceHangError(
             *self._death(f"did not answer {verb!r} within {budget:g} s; killed", verb, since)
         )
+
+    def _take_stacks(self, since: int) -> None:
+        """Python's, which the process wrote itself by now, and C's if there is a debugger, in one file."""
+        path = self.log_path.with_suffix(".stacks")
+        path.write_text(f"{self._written(since)}\n")
+        self.evidence |= {"stacks": str(path), "debugger": native_stacks(self.pid, path, self._env)}
 
     def _death(self, what: str, verb: str, since: int) -> tuple[str, dict[str, Any]]:
         self.broken = f"device process {self.pid} {what}"

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from pytest_cudaboot.device import wire
 from pytest_cudaboot.errors import CudabootError, DeviceError, PeerGoneError
-from pytest_cudaboot.probes.parent import die_with
+from pytest_cudaboot.probes.parent import die_with, may_be_debugged
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -29,6 +29,7 @@ _LIBC = ctypes.CDLL(None)
 def main(argv: list[str]) -> None:
     sock, arena, parent, target = int(argv[0]), int(argv[1]), int(argv[2]), argv[3]
     die_with(parent)
+    may_be_debugged()
     # Ctrl-C is the controller's to handle: it decides which calls still have to end.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     faulthandler.enable()

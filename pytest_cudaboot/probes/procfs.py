@@ -40,6 +40,18 @@ def started_at(pid: int) -> int | None:
     return int(line.rpartition(")")[2].split()[19])
 
 
+def kernel_stack(pid: int) -> str:
+    """Where in the kernel a process waits: its stack if we may read it, else the function's name, if that."""
+    for name in ("stack", "wchan"):
+        try:
+            text = Path(f"/proc/{pid}/{name}").read_text(errors="replace").strip()
+        except OSError:
+            continue
+        if text.strip("0"):
+            return text
+    return "not told to this user"
+
+
 def survivors(group: int, deadline: float) -> tuple[str, ...]:
     """Members of a process group that live on at the deadline, as `pid (name, state S)`."""
     while members := _members(group):

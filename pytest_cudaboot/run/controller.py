@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Generator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -27,6 +27,7 @@ from pytest_cudaboot.rules.document import missing_headings
 from pytest_cudaboot.rules.verdict import judge
 from pytest_cudaboot.run.assemble import Assembly
 from pytest_cudaboot.run.board import CellBoard
+from pytest_cudaboot.run.budgets import DEFAULT, Budgets
 from pytest_cudaboot.run.evidence import idle
 from pytest_cudaboot.run.failures import last_words, short
 from pytest_cudaboot.run.heartbeat import Heartbeat
@@ -59,6 +60,7 @@ class Controller:
         self.catalog = assembly.catalog
         self.run = assembly.record
         self.waived = assembly.waived
+        self.budgets = Budgets(self.catalog)
         self.claim = claim
         self.problem = problem
         self.notes = notes
@@ -71,6 +73,7 @@ class Controller:
         self.finished = False
         self.heartbeat = Heartbeat(self._say)
         self.interrupts = Interrupts()
+        self.on_start: list[Callable[[StartRecord], None]] = []
 
     # -- before ------------------------------------------------------------------------------------------------
 
@@ -161,6 +164,15 @@ class Controller:
         elif not self.broken_modules:
             self.interrupted = "stopped"
 
+    def budget_of(self, nodeid: str) -> float:
+        """Seconds for a test's body."""
+        item = self.results.items.get(nodeid)
+        return self.budgets.of(item.spec, item.lowerer) if item else DEFAULT
+
+    def incomplete(self, words: str) -> None:
+        """Something kept the run from being whole."""
+        self._problem(Ruling.INCOMPLETE, words)
+
     def _hold_against(self, catalog: Catalog, collection: Collection) -> None:
         """What a selection left out is a hole; what a whole collection lacks is missing from the suite."""
         if collection.deselected:
@@ -183,7 +195,10 @@ class Controller:
     def _tell(self, record: StartRecord | BlockedRecord) -> None:
         """The board has sent a test to its worker, or stopped it for good."""
         self.ledger.add(record)
-        if isinstance(record, BlockedRecord) and self.config.option.verbose > 0:
+        if isinstance(record, StartRecord):
+            for hear in self.on_start:
+                hear(record)
+        elif self.config.option.verbose > 0:
             self._say(f"{record.nodeid} {'BLOCKED' if record.by else 'NOT RUN'} ({record.reason})")
 
     def _say(self, line: str) -> None:

@@ -72,6 +72,11 @@ class Evidence:
         return PROPERTY, json.dumps(_plain(facts), allow_nan=False)
 
 
+def attach_facts(report: pytest.TestReport, notes: Json) -> None:
+    """What is known of a test whose worker can tell nothing any more."""
+    report.user_properties.append((PROPERTY, json.dumps({"acts": 0, "evidence": _plain(notes)})))
+
+
 def _plain(value: Any) -> Any:
     """As JSON has it: NumPy scalars and paths are welcome in figures, and what is not finite is shown as text."""
     if isinstance(value, dict):

@@ -16,7 +16,6 @@ from pytest_cudaboot.run.plan import Plan
 
 CELL = "_cudaboot_cell"  # the autouse fixture that carries a test's cell
 DEVICE_FIXTURES = frozenset({"gpu", "lowerer", "session"})
-DEFAULT_BUDGET = 120.0
 
 
 def spec_of(definition: pytest.Item | pytest.FixtureRequest | pytest.Function) -> tuple[str, str] | None:
@@ -80,14 +79,6 @@ def lane_of(item: pytest.Item, plan: Plan, catalog: Catalog | None) -> str:
     if cell is not None and catalog is not None and cell.spec in catalog.specs:
         return HOST if catalog.specs[cell.spec].on == "host" else CARD
     return CARD if DEVICE_FIXTURES & set(getattr(item, "fixturenames", ())) else HOST
-
-
-def budget_of(item: pytest.Item, catalog: Catalog | None) -> float:
-    """Seconds before the item counts as hung."""
-    cell = cell_of(item)
-    if cell is not None and catalog is not None and cell.spec in catalog.specs:
-        return float(catalog.specs[cell.spec].budget)
-    return DEFAULT_BUDGET
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -149,9 +149,9 @@ def _attached(report: pytest.TestReport) -> Json | None:
 
 
 def _failure(report: pytest.TestReport) -> Failure | None:
-    if report.when == CRASHED:
-        return Failure(status=Status.CRASHED, cause="crash", reason=str(report.longrepr))
     data = _attached(report)
+    if report.when == CRASHED and data is None:
+        return Failure(status=Status.CRASHED, cause="crash", reason=str(report.longrepr))
     if data and not (report.failed and data["status"] == Status.PASSED):
         return Failure(**{**data, "status": Status(data["status"])})
     if report.failed:

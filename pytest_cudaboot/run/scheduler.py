@@ -179,3 +179,28 @@ def run_without_lookahead(config: pytest.Config, session: pytest.Session) -> Non
         interactor.nextitem_index = interactor.torun.get()
 
     interactor.run_one_test = run_one_test
+
+
+class XdistWorkers:
+    """What a watchdog asks of xdist, also from another thread: a queue, and facts that stay."""
+
+    def __init__(self, config: pytest.Config) -> None:
+        self._config = config
+
+    def pid(self, node: Any) -> int:
+        """The worker's process; xdist has it cached."""
+        return int(node.gateway._rinfo().pid)  # noqa: SLF001 - there is no public way to it
+
+    def ending(self, node: Any) -> bool:
+        """Whether it was told that nothing more is coming."""
+        return bool(node.shutting_down)
+
+    def behind(self) -> bool:
+        """Whether something was reported that nobody has looked at yet."""
+        return not self._config.pluginmanager.getplugin("dsession").queue.empty()
+
+    def lose(self, node: Any, why: str) -> None:
+        """Take a worker for dead, as xdist does when its channel closes, and not a second time when it does."""
+        if not node._down:  # noqa: SLF001 - it is how xdist itself avoids to count one death twice
+            node._down = True  # noqa: SLF001 - the same
+            node.notify_inproc("errordown", node=node, error=why)

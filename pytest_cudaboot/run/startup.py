@@ -16,12 +16,13 @@ import pytest
 
 from pytest_cudaboot.errors import UsageError
 from pytest_cudaboot.probes.lease import acquire, lease_folder
-from pytest_cudaboot.probes.parent import die_with
+from pytest_cudaboot.probes.parent import die_with, may_be_debugged
 from pytest_cudaboot.report.files import Claim
 from pytest_cudaboot.rules.catalog import load_catalog
 from pytest_cudaboot.run import prepare, rootdir
 from pytest_cudaboot.run.assemble import Assembly, RunId, assemble
 from pytest_cudaboot.run.box import Box, choose
+from pytest_cudaboot.run.budgets import FIXTURES
 from pytest_cudaboot.run.controller import Controller
 from pytest_cudaboot.run.pins import WorkerPins
 from pytest_cudaboot.run.plan import Plan
@@ -74,10 +75,13 @@ def configure(config: pytest.Config, environ: MutableMapping[str, str]) -> None:
     if workerinput is None:
         _configure_controller(config, config.stash[START], environ)
         return
+    from pytest_cudaboot.run.stacks import offer, place
     from pytest_cudaboot.run.worker import XdistWorker
 
     plan = Plan.loads(workerinput["cudaboot"])
     die_with(plan.controller)
+    may_be_debugged()
+    offer(place(Path(plan.workdir), workerinput["workerid"]))
     worker = _register_worker(config, plan, workerinput["workerid"], environ)
     config.pluginmanager.register(XdistWorker(config, worker), "cudaboot-xdist-worker")
 
@@ -160,12 +164,30 @@ def _configure_controller(config: pytest.Config, start: Start, environ: MutableM
     config.pluginmanager.register(controller, "cudaboot-controller")
     if start.pins:
         config.pluginmanager.register(WorkerPins(controller, start.pins), "cudaboot-pins")
+        _watch(config, controller, environ)
         return
     from pytest_cudaboot.run.inprocess import InProcess
 
     environ.update(prepare.pins(plan.gpus, 1, environ)[0])
     worker = _register_worker(config, plan, IN_PROCESS, environ)
     config.pluginmanager.register(InProcess(controller, worker), "cudaboot-in-process")
+
+
+def _watch(config: pytest.Config, controller: Controller, environ: Mapping[str, str]) -> None:
+    from pytest_cudaboot.run.scheduler import XdistWorkers
+    from pytest_cudaboot.run.watchdog import Watchdog
+
+    watchdog = Watchdog(
+        XdistWorkers(config),
+        controller.budget_of,
+        fixtures=FIXTURES,
+        folder=Path(controller.plan.workdir),
+        logs=controller.plan.logs,
+        tell=controller.incomplete,
+        environ=environ,
+    )
+    controller.on_start.append(watchdog.sent)
+    config.pluginmanager.register(watchdog, "cudaboot-watchdog")
 
 
 def _register_worker(

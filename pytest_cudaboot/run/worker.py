@@ -15,6 +15,7 @@ from pytest_cudaboot.model import Status
 from pytest_cudaboot.rules.catalog import Catalog
 from pytest_cudaboot.run import items as cells
 from pytest_cudaboot.run.asides import Asides
+from pytest_cudaboot.run.budgets import DEFAULT, FIXTURES, Budgets
 from pytest_cudaboot.run.devices import Devices
 from pytest_cudaboot.run.evidence import KEY, Evidence
 from pytest_cudaboot.run.failures import Failure, classify
@@ -26,7 +27,6 @@ if TYPE_CHECKING:
     from pytest_cudaboot.lowerers.base import LowererConfig
 
 NAME = "cudaboot-worker"
-FIXTURE_BUDGET = 300.0  # seconds for builds and starts, which are no part of what a spec's budget is about
 WORKER: pytest.StashKey[Worker] = pytest.StashKey()
 PROBED: pytest.StashKey[bool] = pytest.StashKey()  # whether the test's last failure is the probe's word
 
@@ -42,6 +42,7 @@ class Worker:
         self.catalog = catalog
         self.name = name
         self.environ = environ
+        self.budgets = Budgets(catalog)
         self.lane = environ.get(LANE_VARIABLE, HOST)
         self.gpu = plan.gpu(self.lane)
         self.devices = Devices(environ, self.gpu, plan.logs, name, Asides(Path(plan.workdir)))
@@ -98,17 +99,18 @@ class Worker:
     def pytest_runtest_setup(self, item: pytest.Item) -> None:
         named = cells.spec_of(item)
         item.stash[KEY] = Evidence(deadline=0.0, spec=named[0] if named else None, nodeid=item.nodeid)
-        item.stash[KEY].allow(FIXTURE_BUDGET)
+        item.stash[KEY].allow(FIXTURES)
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_call(self, item: pytest.Item) -> None:
-        item.stash[KEY].allow(cells.budget_of(item, self.catalog))
+        cell = cells.cell_of(item)
+        item.stash[KEY].allow(self.budgets.of(cell.spec, cell.lowerer) if cell else DEFAULT)
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_runtest_teardown(self, item: pytest.Item) -> Generator[None, object, object]:
         """Probe before the fixtures end, since they would close sessions of a broken context, and after that again."""
         evidence = item.stash[KEY]
-        evidence.allow(FIXTURE_BUDGET)
+        evidence.allow(FIXTURES)
         found = self.devices.settle(evidence)
         try:
             return (yield)
