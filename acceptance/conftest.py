@@ -21,7 +21,7 @@ from pytest_cudaboot.model import Json, to_json
 from pytest_cudaboot.probes.maps import shared_objects
 from pytest_cudaboot.probes.process import Completed
 from pytest_cudaboot.project import Project, suite_root
-from pytest_cudaboot.rules.document import code_blocks
+from pytest_cudaboot.rules.document import code_blocks, read_document
 from pytest_cudaboot.rules.selection import pin_environment
 from pytest_cudaboot.run.devices import LowererHandle
 from pytest_cudaboot.run.evidence import Evidence
@@ -282,7 +282,7 @@ def document_text(project: Project) -> str:
     """The bring-up document's text."""
     if project.document is None:
         pytest.skip("the project has no bring-up document")
-    return project.document.read_text(encoding="utf-8")
+    return read_document(project.document)
 
 
 @pytest.fixture

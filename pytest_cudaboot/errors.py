@@ -32,6 +32,10 @@ class ProjectError(UsageError):
     """A directory is not a project under test, or lacks a part that was asked for."""
 
 
+class DocumentError(UsageError):
+    """A bring-up document is too large or no text, or what was remembered of one is malformed."""
+
+
 class BoxError(CudabootError):
     """The box contradicts itself (NVML against the bus, a pin that does not hold): nothing after it means anything."""
 

@@ -21,6 +21,7 @@ BROUGHT_AS = {
     "pynvml": "nvidia-ml-py",
     "elftools": "pyelftools",
     "xdist": "pytest-xdist",
+    "markdown_it": "markdown-it-py",
     "_pytest": "pytest",
 }
 

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from textwrap import dedent
 
 import pytest
 
+from pytest_cudaboot.errors import DocumentError
 from pytest_cudaboot.rules.document import (
+    LARGEST,
     code_blocks,
     headings,
     links,
     missing_headings,
+    parse,
     plain,
-    sections,
+    read_document,
 )
 from tests.rules.builders import catalog_of
 
@@ -137,16 +141,57 @@ def test_code_on_one_line_opens_no_block() -> None:
     assert [heading.text for heading in headings("```a```\n# b")] == ["b"]
 
 
-def test_a_section_goes_up_to_the_next_heading() -> None:
-    first, *_, last = sections(TEXT)
+def test_sentences_are_told_with_their_lines() -> None:
+    text = "One `a.\nb` two.\nThe **third.** Fourth, e.g. This.\n\n> Quoted\n\n- item (v1.2.\n"
 
-    assert first.body.startswith("See [the mirror]")
-    assert last.body.startswith("The end")
-    assert "Step 1" not in first.body
+    assert [(told.line, told.text, told.quoted) for told in parse(text).sentences] == [
+        (1, "One `a. b` two.", False),
+        (3, "The third.", False),
+        (3, "Fourth, e.g. This.", False),
+        (5, "Quoted", True),
+        (7, "item (v1.2.", False),
+    ]
 
 
-def test_a_digest_counts_words_and_not_blanks() -> None:
-    digest = sections("# a\n\nword\n")[0].sha256
+def test_a_sentence_knows_its_heading() -> None:
+    last = parse(TEXT).sentences[-1]
 
-    assert sections("# a\nword  \n\n\n# b")[0].sha256 == digest
-    assert sections("# a\nwords\n")[0].sha256 != digest
+    assert (last.anchor, last.line) == ("step-1-run-1", 20)
+
+
+def test_a_link_is_told_with_what_follows_it() -> None:
+    (link,) = links("See [the *other*\n`FILE`](FILE.md) \u00a72 and more.")
+
+    assert (link.text, link.after) == ("the other FILE", " \u00a72 and more.")
+
+
+def test_a_document_that_is_too_large_is_refused_unread(tmp_path: Path) -> None:
+    with (tmp_path / "CUDA.md").open("wb") as made:
+        made.truncate(100 << 20)
+
+    with pytest.raises(DocumentError, match=rf"CUDA.md: 104857600 bytes is too large .* at most {LARGEST}"):
+        read_document(tmp_path / "CUDA.md")
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        (b"\x7fELF\xff\xfe", r"is no UTF-8 text \(byte 4\)"),
+        (b"# a\0b", "holds NUL bytes, so it is no text"),
+    ],
+)
+def test_garbage_is_no_document(tmp_path: Path, content: bytes, words: str) -> None:
+    (tmp_path / "CUDA.md").write_bytes(content)
+
+    with pytest.raises(DocumentError, match=words):
+        read_document(tmp_path / "CUDA.md")
+
+
+def test_a_document_that_is_not_there_is_said_so(tmp_path: Path) -> None:
+    with pytest.raises(DocumentError, match="can not be read: No such file"):
+        read_document(tmp_path / "CUDA.md")
+
+
+@pytest.mark.parametrize("text", ["`x\n" * 2000, "[" * 2000, "> " * 2000, "- " * 2000, "*a " * 2000])
+def test_nothing_that_is_written_breaks_the_reader(text: str) -> None:
+    assert parse(text).headings == ()
