@@ -127,6 +127,14 @@ class Devices:
             warm.process.close()
             self._bury(warm.process)
 
+    def enter(self) -> None:
+        """Make sure that the cards can be had.
+
+        :raises CardAsideError: if one of them is set aside, or something of this run is left on it.
+        """
+        for gpu in self.gpus:
+            self._asides.enter(gpu.uuid)
+
     def set_aside(self, survivors: Sequence[str]) -> None:
         """Something that was killed on these cards lives on, so that nobody of this run may use them again."""
         for gpu in self.gpus if survivors else ():
@@ -159,8 +167,7 @@ class Devices:
     def _start(self, config: LowererConfig, evidence: Evidence) -> _Warm:
         from pytest_cudaboot.device.client import DeviceProcess, prove_pin
 
-        for gpu in self.gpus:
-            self._asides.enter(gpu.uuid)
+        self.enter()
         self._logs.mkdir(parents=True, exist_ok=True)
         log = self._logs / f"device-{self._worker}-{next(self._numbers)}.log"
         env = {**self.environment, **config.environment}

@@ -99,6 +99,7 @@ class Runner:
         self._evidence.act()
         if device:
             self._worker.devices.retire()
+            self._worker.devices.enter()
         changed = {**self._worker.devices.environment, **({} if device else {"CUDA_VISIBLE_DEVICES": ""})}
         for name, value in (env or {}).items():
             if value is None:

@@ -9,6 +9,7 @@ import pytest
 
 from pytest_cudaboot.run.board import CellBoard
 from pytest_cudaboot.run.controller import Controller
+from pytest_cudaboot.run.evidence import read_property
 from pytest_cudaboot.run.ledger import CRASHED
 
 
@@ -40,6 +41,9 @@ class WorkerPins:
 
     @pytest.hookimpl(trylast=True)
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        notes = read_property(report.user_properties).get("evidence", {})
+        for lane, why in notes.get("set_aside", {}).items():
+            self.lanes.set_aside(lane, f"{lane} is set aside: {why}")
         if report.when == CRASHED:
             self.lanes.crash_reported()
 

@@ -52,6 +52,7 @@ class Lanes(LoadScheduling):  # type: ignore[misc]
         self._start = start
         self._board: Board | None = None
         self._lost: list[str] = []  # lanes of replacements that collected something else
+        self._aside: dict[str, str] = {}  # lanes that get nothing more, and why
         self._crashed: list[int] = []  # items whose worker died, and whose report is not made yet
 
     @property
@@ -110,7 +111,8 @@ class Lanes(LoadScheduling):  # type: ignore[misc]
                 self.pending.remove(index)
             elif not self._can_ever_run(board.lane(index)):
                 self.pending.remove(index)
-                board.impossible(index, f"no worker for {board.lane(index)!r}")
+                why = "".join(f"; {words}" for words in self._aside.values())
+                board.impossible(index, f"no worker for {board.lane(index)!r}{why}")
             elif not board.waits(index) and (node := self._idle(board.lane(index))) is not None:
                 self.pending.remove(index)
                 self.node2pending[node].append(index)
@@ -121,7 +123,10 @@ class Lanes(LoadScheduling):  # type: ignore[misc]
         free = (
             node
             for node, sent in self.node2pending.items()
-            if not sent and node in self.node2collection and not node.shutting_down
+            if not sent
+            and node in self.node2collection
+            and not node.shutting_down
+            and lane_of(node.gateway.spec) not in self._aside
         )
         return next((node for node in free if _serves(lane_of(node.gateway.spec), lane)), None)
 
@@ -131,7 +136,13 @@ class Lanes(LoadScheduling):  # type: ignore[misc]
         lanes = [lane_of(spec) for spec in manager.specs]
         for lost in self._lost:
             lanes.remove(lost)
-        return any(_serves(offered, lane) for offered in lanes)
+        return any(_serves(offered, lane) for offered in lanes if offered not in self._aside)
+
+    def set_aside(self, lane: str, why: str) -> None:
+        """Send nothing more there: what is bound to that card is not run, and the rest goes to others."""
+        if lane not in self._aside:
+            self._aside[lane] = why
+            self._dispatch()
 
 
 def lane_of(spec: Any) -> str:

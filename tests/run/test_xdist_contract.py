@@ -88,3 +88,12 @@ def test_the_workers_loop() -> None:
     assert "self.run_one_test()" in inspect.getsource(remote.WorkerInteractor.pytest_runtestloop)
     assert "Marker.SHUTDOWN" in inspect.getsource(remote.WorkerInteractor.pytest_runtestloop)
     assert "PYTEST_XDIST_WORKER" in inspect.getsource(remote)
+
+
+def test_what_a_watchdog_asks() -> None:
+    assert parameters(workermanage.WorkerController.notify_inproc) == ["self", "eventname", "kwargs"]
+    assert parameters(dsession.DSession.worker_errordown) == ["self", "node", "error"]
+    assert "self.queue: Queue[" in inspect.getsource(dsession.DSession)
+    # A closed channel is reported unless `_down` says that it was known.
+    source = inspect.getsource(workermanage.WorkerController.process_from_remote)
+    assert source.index("if not self._down") < source.index('"errordown"')
