@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import shlex
 import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -20,6 +21,14 @@ if TYPE_CHECKING:
 
 BUILD_BUDGET = 300.0
 SHIM_LINE = ("gcc", "-fPIC", "-O2", "-shared", "ffi/pjrt_ffi.c", "-ldl", "-o", "ffi/libpjrt_ffi.so")
+# Step 3's line, as a shell reads it: two variables and a pattern stand in it.
+IREE_LINE = (
+    *("gcc", "-fPIC", "-O2", "-shared", "-DIREE_ALLOCATOR_SYSTEM_CTL=iree_allocator_libc_ctl"),
+    *("-I$IREE_SRC/runtime/src", "ffi/iree_ffi.c", "-Wl,-z,defs", "-Wl,--start-group"),
+    *("$IREE_BUILD/build_tools/third_party/*/lib*.a", "-Wl,--whole-archive"),
+    *("$IREE_BUILD/runtime/src/iree/runtime/libiree_runtime_unified.a", "-Wl,--no-whole-archive"),
+    *("-Wl,--end-group", "-lm", "-lpthread", "-ldl", "-o", "ffi/libiree_ffi.so"),
+)
 
 # gcc reads these, so that they belong to what was compiled.
 _COMPILER_VARIABLES = ("CPATH", "C_INCLUDE_PATH", "LIBRARY_PATH", "COMPILER_PATH", "GCC_EXEC_PREFIX")
@@ -47,6 +56,48 @@ def build_shim(
     return _build(project_root, out_dir, words, env)
 
 
+def build_iree_shim(
+    project_root: Path,
+    out_dir: Path,
+    source: Path,
+    build: Path,
+    *,
+    env: Mapping[str, str],
+    line: Sequence[str] = IREE_LINE,
+) -> Path:
+    """The same for the IREE shim, linked from a build tree that has been judged before.
+
+    :param source: the checkout of IREE.
+    :param build: its build tree.
+    :raises BuildError: as for :func:`build_shim`.
+    """
+    return build_shim(project_root, out_dir, env=env, line=expand(line, source, build))
+
+
+def expand(line: Sequence[str], source: Path, build: Path) -> tuple[str, ...]:
+    """A line's words as a shell makes them of `$IREE_SRC`, `$IREE_BUILD` and file patterns."""
+    places = {"$IREE_SRC": str(source), "$IREE_BUILD": str(build)}
+    words: list[str] = []
+    for word in line:
+        full = word
+        for variable, place in places.items():
+            full = full.replace(variable, place)
+        # A pattern that matches nothing stays as it is, and the compiler says so.
+        words += (_matches(full) or [full]) if "*" in full else [full]
+    return tuple(words)
+
+
+def _matches(pattern: str) -> list[str]:
+    fixed, _, varied = pattern.partition("*")
+    folder, _, start = fixed.rpartition("/")
+    return sorted(str(path) for path in Path(folder or ".").glob(f"{start}*{varied}"))
+
+
+def rebuild_command(source: Path, build: Path, line: Sequence[str] = IREE_LINE) -> str:
+    """The IREE shim's line, ready to paste in the project's root."""
+    return shlex.join(expand(line, source, build))
+
+
 def build_program(
     project_root: Path,
     source: str,
@@ -71,6 +122,8 @@ def content_key(project_root: Path, words: Sequence[str], compiler: Found, env: 
         raise ProjectError(f"{project_root} has no C sources in ffi/")
     named = {project_root / word for word in words if word.endswith(".c")}
     digest = hashlib.sha256()
+    for archive in (Path(word) for word in words if word.endswith(".a")):
+        digest.update(f"{archive}\0{_sha256(archive) if archive.is_file() else None}\0".encode())
     for path in sorted(sources | {path for path in named if path.is_file()}):
         text = path.read_bytes()
         digest.update(f"{path.relative_to(project_root)}\0{len(text)}\0".encode() + text)

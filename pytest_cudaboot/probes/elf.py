@@ -87,6 +87,14 @@ def static_symbols(path: Path) -> frozenset[tuple[str, str]] | None:
         return frozenset((s.name, "t" if s.entry.st_info.bind == "STB_LOCAL" else "T") for s in functions)
 
 
+def compilers(path: Path) -> tuple[str, ...]:
+    """What the compilers of its parts left in it, each once; nothing if it was stripped of that."""
+    with _opened(path) as elf:
+        section = elf.get_section_by_name(".comment")
+        words = section.data().split(b"\0") if section is not None else []
+        return tuple(sorted({word.decode(errors="replace") for word in words if word}))
+
+
 def _is_defined(symbol: Any) -> bool:
     return bool(symbol.entry.st_shndx != "SHN_UNDEF")
 

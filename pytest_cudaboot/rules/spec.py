@@ -28,6 +28,7 @@ CONDITIONS = (
     "git",
     "lean",
     "iree-build",
+    "iree-tree",
     *OPT_IN,
 )
 KEYS = (

@@ -24,6 +24,7 @@ from pytest_cudaboot.rules.selection import in_force
 from pytest_cudaboot.rules.spec import LOWERERS
 from pytest_cudaboot.rules.waivers import Waiver, load_waivers, waived_cells
 from pytest_cudaboot.run.box import Box
+from pytest_cudaboot.run.iree_build import build_conditions
 from pytest_cudaboot.run.iree_parts import IreeParts, find_iree, iree_conditions
 from pytest_cudaboot.run.plan import Plan
 from pytest_cudaboot.run.prepare import Suite
@@ -108,8 +109,8 @@ def assemble(
     commit = identity["commit"] is not None
     iree = find_iree(environ, project, _site_packages())
     platform = "cuda" if box.gpus else "cpu"
-    met = conditions(project, plugin, cuda_plugin, box, environ, commit=commit)
-    met |= iree_conditions(iree, project, platform, environ)
+    met = conditions(project, plugin, cuda_plugin, box, commit=commit)
+    met |= iree_conditions(iree, project, platform, environ) | build_conditions(environ, project)
     parts = Parts(
         config=config,
         settings=settings,
@@ -165,7 +166,6 @@ def conditions(
     plugin: Plugin,
     cuda_plugin: Plugin,
     box: Box,
-    environ: Mapping[str, str],
     *,
     commit: bool,
 ) -> dict[str, str | None]:
@@ -179,7 +179,6 @@ def conditions(
         "cpu-plugin": "the run is on cards" if on_cards else missing,
         "git": None if commit else "git knows the project as no checkout",
         "lean": None if _lakefile(project) else "no lakefile",
-        "iree-build": None if environ.get("IREE_BUILD") else "no IREE build tree",
     }
 
 

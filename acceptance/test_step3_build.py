@@ -1,0 +1,287 @@
+"""Step 3: CUDA runtime FFI, the build tree and the line. BOOTSTRAP.md#step-3-cuda-runtime-ffi-ffilibiree_ffiso"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import shlex
+import shutil
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from pytest_cudaboot.errors import BuildError
+from pytest_cudaboot.lowerers.build import IREE_LINE, build_iree_shim, expand
+from pytest_cudaboot.probes import elf
+from pytest_cudaboot.probes.compiler import ask_version
+from pytest_cudaboot.probes.process import Completed
+from pytest_cudaboot.rules.document import code_blocks
+from pytest_cudaboot.rules.freshness import Built, Freshness, Judgement, judge_freshness
+from pytest_cudaboot.rules.iree_tree import ARCHIVES, TreeFacts, commit_fault, tree_faults
+from pytest_cudaboot.rules.shim_symbols import drivers
+from pytest_cudaboot.run.evidence import Evidence
+from pytest_cudaboot.run.fixtures import Runner
+from pytest_cudaboot.run.iree import compiler_environment
+from pytest_cudaboot.run.iree_build import IreeTree
+from pytest_cudaboot.run.worker import WORKER
+
+DEFINE, GROUP = (
+    "-DIREE_ALLOCATOR_SYSTEM_CTL=iree_allocator_libc_ctl",
+    ("-Wl,--start-group", "-Wl,--end-group"),
+)
+WARNINGS = ("-Wall", "-Wextra", "-Werror")
+OTHER_COMMIT = "0" * 40
+CC = "gcc"
+
+
+@pytest.fixture
+def line(document_text: str) -> list[str]:
+    """The document's own line for the IREE shim; a project without one has ours."""
+    blocks = (block.text.replace("\\\n", " ") for block in code_blocks(document_text, "bash"))
+    lines = (line for block in blocks for line in block.splitlines() if "iree_ffi.c" in line)
+    return shlex.split(next(lines, shlex.join(IREE_LINE)), comments=True)
+
+
+@pytest.fixture
+def link(run: Runner, sources: Path, iree_tree: IreeTree) -> Callable[[Sequence[str]], Completed]:
+    """A function that runs a line in a private copy of the project, whatever becomes of it."""
+
+    def make(words: Sequence[str]) -> Completed:
+        full = expand(words, iree_tree.source, iree_tree.build)
+        return run(full, cwd=sources, device=False, check=False)
+
+    return make
+
+
+# > linked from a
+# > checkout of IREE at `$IREE_SRC` and its build tree at `$IREE_BUILD`.
+@pytest.mark.spec("step3.cmake")
+def test_the_build_tree_is_fit_to_be_linked_from(iree_tree: IreeTree, evidence: Evidence) -> None:
+    evidence.note(iree_src=iree_tree.facts.source, iree_build=iree_tree.facts.build)
+    evidence.act()
+
+    assert tree_faults(iree_tree.facts) == ()
+
+
+@pytest.mark.spec("step3.cmake", role="canary")
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("IREE_HAL_DRIVER_CUDA", "OFF"),
+        ("IREE_HAL_DRIVER_HIP", "ON"),
+        ("BUILD_SHARED_LIBS", "ON"),
+        ("IREE_ALLOCATOR_SYSTEM", "mimalloc"),
+    ],
+)
+def test_the_same_tree_with_another_setting_is_refused(
+    iree_tree: IreeTree, evidence: Evidence, name: str, value: str
+) -> None:
+    evidence.act()
+    other = replace(iree_tree.facts, cache={**(iree_tree.facts.cache or {}), name: value})
+
+    (fault,) = tree_faults(other)
+
+    assert re.search(rf"Step 3: {name} is '{value}' in .*CMakeCache\.txt.*configure with -D{name}=", fault)
+
+
+@pytest.mark.spec("step3.cmake", role="canary")
+@pytest.mark.parametrize("archive", ARCHIVES)
+def test_the_same_tree_without_an_archive_is_refused(
+    iree_tree: IreeTree, evidence: Evidence, archive: str
+) -> None:
+    evidence.act()
+    left = tuple(name for name in iree_tree.facts.archives if name != archive)
+
+    (fault,) = tree_faults(replace(iree_tree.facts, archives=left))
+
+    assert f"lacks {archive}; build it: `cmake --build" in fault
+
+
+# > The checkout has to be at the very commit that
+# > `iree-compile --version` prints.
+@pytest.mark.spec("step3.tree-commit")
+def test_the_tree_is_of_the_compilers_commit(
+    iree_tree: IreeTree, iree_compile: Path, request: pytest.FixtureRequest, evidence: Evidence
+) -> None:
+    said, _ = ask_version(iree_compile, env=compiler_environment(request.config.stash[WORKER]))
+    evidence.note(tree_commit=iree_tree.facts.commit, compiler_commit=said.commit)
+    evidence.act()
+
+    assert commit_fault(iree_tree.facts, said.commit) is None
+
+
+@pytest.mark.spec("step3.tree-commit", role="canary")
+@pytest.mark.parametrize("commit", [OTHER_COMMIT, None])
+def test_a_tree_of_another_commit_is_refused(
+    iree_tree: IreeTree, evidence: Evidence, commit: str | None
+) -> None:
+    evidence.act()
+    other: TreeFacts = replace(iree_tree.facts, commit=commit)
+
+    fault = commit_fault(other, "f" * 40)
+
+    assert fault is not None
+    assert re.search(rf"the compiler of {'f' * 40}; check out that commit, build it again", fault)
+
+
+# > Then, from this folder, the shim
+@pytest.mark.spec("step3.build")
+def test_the_documented_line_builds_the_shim(
+    link: Callable[[Sequence[str]], Completed],
+    line: list[str],
+    built_iree_shim: Path,
+    sources: Path,
+    measure: Callable[..., None],
+) -> None:
+    done = link(line)
+
+    made = sources / "ffi" / "libiree_ffi.so"
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", ""), done.recipe()
+    assert "cuda" in (drivers(elf.static_symbols(made)) or ())
+    assert elf.exported(made) == elf.exported(built_iree_shim)
+    measure(shim_bytes=made.stat().st_size)
+
+
+@pytest.mark.spec("step3.build")
+def test_our_sources_raise_no_warning(link: Callable[[Sequence[str]], Completed], line: list[str]) -> None:
+    # IREE's own headers are a vendor's, so they are not what is judged here.
+    words = ["-isystem" + word.removeprefix("-I") if word.startswith("-I") else word for word in line]
+
+    done = link([*words, *WARNINGS])
+
+    assert (done.returncode, done.stderr) == (0, ""), done.recipe()
+
+
+# > Without the define, `iree_allocator_system` is undefined. Without the archives
+# > of `third_party`, `flatcc_verify_*` are, and without the group around them too
+@pytest.mark.spec("step3.build", role="canary")
+@pytest.mark.parametrize(
+    ("dropped", "words"),
+    [
+        pytest.param(
+            lambda word: word == DEFINE,
+            r"(undefined reference to|implicit declaration of function) .iree_allocator_system",
+            id="no allocator define",
+        ),
+        pytest.param(
+            lambda word: "third_party" in word, r"undefined reference to .flatcc_verify_", id="no flatcc"
+        ),
+        pytest.param(lambda word: word in GROUP, r"undefined reference to .flatcc_verify_", id="no group"),
+        pytest.param(
+            lambda word: word.endswith("libiree_runtime_unified.a"),
+            r"undefined reference to .iree_runtime_",
+            id="no runtime",
+        ),
+    ],
+)
+def test_without_a_part_the_line_fails_as_documented(
+    link: Callable[[Sequence[str]], Completed],
+    line: list[str],
+    dropped: Callable[[str], bool],
+    words: str,
+) -> None:
+    left = [word for word in line if not dropped(word)]
+    assert len(left) < len(line), f"the document's line has no such part: {shlex.join(line)}"
+
+    done = link(left)
+
+    assert done.returncode != 0
+    assert re.search(words, done.stderr), done.stderr
+
+
+# > `-DUSE_HIP` is the override for a card of the other vendor
+@pytest.mark.spec("step3.build", role="canary")
+def test_the_override_does_not_link_from_a_tree_without_that_driver(
+    link: Callable[[Sequence[str]], Completed], line: list[str]
+) -> None:
+    done = link([*line, "-DUSE_HIP"])
+
+    assert done.returncode != 0
+    assert "iree_hal_hip_driver_module_register" in done.stderr
+
+
+def built(path: Path) -> Built:
+    """What a library says of how it came to be."""
+    return Built(
+        sha256=hashlib.sha256(path.read_bytes()).hexdigest(),
+        compilers=elf.compilers(path),
+        exported=elf.exported(path),
+    )
+
+
+@pytest.fixture
+def judged(
+    sources: Path,
+    tmp_path: Path,
+    iree_tree: IreeTree,
+    evidence: Evidence,
+    outer: dict[str, str],
+) -> Callable[[Path], Judgement]:
+    """A function that holds a library against one that is built afresh, in a private folder."""
+
+    def judge(path: Path) -> Judgement:
+        evidence.act()
+        made = build_iree_shim(sources, tmp_path / "again", iree_tree.source, iree_tree.build, env=outer)
+        return judge_freshness(path.name, built(path), built(made), iree_tree.rebuild)
+
+    return judge
+
+
+# > A library that is older than its sources fails late and elsewhere
+@pytest.mark.spec("step3.fresh")
+def test_the_shim_is_what_its_sources_make(
+    judged: Callable[[Path], Judgement], iree_shim: Path, evidence: Evidence
+) -> None:
+    judgement = judged(iree_shim)
+
+    evidence.note(freshness=judgement.freshness.value, reason=judgement.reason)
+    if judgement.freshness is Freshness.UNDECIDABLE:
+        pytest.skip(judgement.reason)
+    assert judgement.freshness is Freshness.FRESH, judgement.reason
+
+
+@pytest.mark.spec("step3.fresh", role="canary")
+def test_a_shim_of_yesterdays_sources_is_stale(
+    judged: Callable[[Path], Judgement], built_iree_shim: Path, sources: Path, tmp_path: Path
+) -> None:
+    yesterdays = shutil.copy2(built_iree_shim, tmp_path / "libiree_ffi.so")
+    guard = sources / "ffi" / "iree_guard.c"
+    guard.write_text(guard.read_text().replace("the session is NULL", "there is no session"))
+
+    judgement = judged(Path(yesterdays))
+
+    assert judgement.freshness is Freshness.STALE
+    assert re.search(r"libiree_ffi\.so is stale: its code is not .*; rebuild it: gcc ", judgement.reason)
+
+
+@pytest.mark.spec("step3.fresh", role="canary")
+def test_a_rebuild_cures_a_stale_shim(
+    stand_in: Callable[..., Path], judged: Callable[[Path], Judgement], built_iree_shim: Path
+) -> None:
+    stale = stand_in("libiree_ffi.so", "HAL_CUDA", "LACKS_SOFTLABEL")
+
+    before = judged(stale)
+    shutil.copy2(built_iree_shim, stale)
+    after = judged(stale)
+
+    assert (before.freshness, after.freshness) == (Freshness.STALE, Freshness.FRESH)
+    assert "lacks iree_ffi_train_step_adam_softlabel; rebuild it: gcc" in before.reason
+
+
+@pytest.mark.spec("step3.build", role="canary")
+def test_what_the_compiler_refuses_is_a_recipe(
+    sources: Path,
+    tmp_path: Path,
+    iree_tree: IreeTree,
+    evidence: Evidence,
+    outer: dict[str, str],
+) -> None:
+    evidence.act()
+    (sources / "ffi" / "iree_guard.c").write_text("this is no C\n")
+
+    with pytest.raises(BuildError, match=r"iree_guard\.c:1:") as refusal:
+        build_iree_shim(sources, tmp_path / "made", iree_tree.source, iree_tree.build, env=outer)
+
+    assert f"{CC} -fPIC" in str(refusal.value)
