@@ -279,9 +279,10 @@ def test_what_the_compiler_refuses_is_a_recipe(
     outer: dict[str, str],
 ) -> None:
     evidence.act()
-    (sources / "ffi" / "iree_guard.c").write_text("this is no C\n")
+    guard = sources / "ffi" / "iree_guard.c"
+    guard.write_text(f"#error not today\n{guard.read_text()}")
 
-    with pytest.raises(BuildError, match=r"iree_guard\.c:1:") as refusal:
+    with pytest.raises(BuildError, match=r"iree_guard\.c:1:2: error: #error not today") as refusal:
         build_iree_shim(sources, tmp_path / "made", iree_tree.source, iree_tree.build, env=outer)
 
     assert f"{CC} -fPIC" in str(refusal.value)

@@ -103,7 +103,7 @@ def test_a_shim_for_the_other_vendor_is_recognised(stand_in: Callable[..., Path]
     assert re.search(r"HAL drivers: hip \(built with -DUSE_HIP.*IREE_HAL_DRIVER_CUDA=ON: gcc ", fault)
 
 
-# > All ten have to be there, and `ffi/iree_ffi.h`
+# > All ten have to be there
 @pytest.mark.spec("step3.exports")
 def test_the_shim_exports_what_the_header_declares(
     project: Project, iree_shim: Path, evidence: Evidence
