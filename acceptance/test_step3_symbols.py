@@ -270,7 +270,7 @@ def test_against_a_stale_one_it_fails_in_each_linkers_words(
         assert re.search(WORDS[name], done.stderr), (name, done.stderr)
 
 
-# > IREE compiles ahead of time
+# > with a shim of 1.06 MB, runtime and all, beside a plugin of 486.6 MB, 458 times less.
 @pytest.mark.spec("fast.runtime-size")
 def test_the_runtime_is_hundreds_of_times_smaller(
     cuda_plugin: Path, iree_shim: Path, measure: Callable[..., None]
