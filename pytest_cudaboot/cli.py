@@ -58,10 +58,52 @@ def _parser() -> argparse.ArgumentParser:
     )
     explain.add_argument("spec", metavar="SPEC")
     explain.set_defaults(answer=_explain)
+    _add_document(commands.add_parser("doc", help="What a bring-up document says, and which specs encode it"))
     replay = commands.add_parser("replay", help="Judge a recorded run again, by the rules of today")
     replay.add_argument("ledger", metavar="LEDGER")
     replay.set_defaults(answer=_replay)
     return parser
+
+
+def _add_document(doc: argparse.ArgumentParser) -> None:
+    commands = doc.add_subparsers(required=True, metavar="COMMAND")
+    coverage = commands.add_parser("coverage", help="Which part of it no spec encodes; 1 if there is one")
+    coverage.add_argument("--json", action="store_true", help="Print the answer as JSON")
+    coverage.set_defaults(answer=_coverage)
+    review = commands.add_parser("review", help="Accept it as it is now, and write that down")
+    review.add_argument(
+        "--to", metavar="OUT", help="File to write instead of cudaboot-document.toml beside the document"
+    )
+    review.add_argument(
+        "--bind", metavar="LINE=SPEC", action="append", default=[], help="Bind what stands on a line to specs"
+    )
+    review.set_defaults(answer=_review)
+    for command in (coverage, review):
+        command.add_argument(
+            "--bindings", metavar="FILE", help="What was remembered, in place of what is found"
+        )
+        command.add_argument("file", metavar="FILE")
+
+
+def _coverage(words: argparse.Namespace) -> int:
+    from pytest_cudaboot.report import documents
+
+    path, known = Path(words.file), Path(words.bindings) if words.bindings else None
+    return documents.coverage(path, _catalog(words), known, as_json=words.json, out=sys.stdout)
+
+
+def _review(words: argparse.Namespace) -> int:
+    from pytest_cudaboot.report import documents
+
+    path, known = Path(words.file), Path(words.bindings) if words.bindings else None
+    return documents.review(
+        path,
+        _catalog(words),
+        known,
+        binds=documents.read_binds(words.bind),
+        to=Path(words.to) if words.to else None,
+        out=sys.stdout,
+    )
 
 
 def _doctor(words: argparse.Namespace) -> int:
