@@ -376,7 +376,7 @@ def test_by_default_it_runs_out_of_memory_and_nothing_else_suffers(
     made = client()
     program = Sized(tmp_path, made)
 
-    with pytest.raises(ShimError, match=r"RESOURCE_EXHAUSTED: Out of memory") as refusal:
+    with pytest.raises(ShimError, match="Out of memory while trying to allocate") as refusal:
         program.run(made)
 
     evidence.note(out_of_memory=str(refusal.value)[:200])

@@ -119,7 +119,7 @@ def _compile(words: argparse.Namespace) -> int:
     from pytest_cudaboot.run.filling import fill
 
     return fill(
-        Path(words.folder),
+        Path(words.folder).absolute(),  # the compiler runs elsewhere
         find_project(words.project, Path.cwd()),
         words.target or [DEFAULT_CHIP],
         os.environ,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import socket
 import sys
 import time
@@ -35,6 +36,7 @@ SERVICE = "pytest_cudaboot.device.service:DeviceService"
 START_BUDGET = 60.0
 CLOSE_BUDGET = 10.0
 EXIT_SECONDS = 5.0
+_SHIMS_OWN = re.compile(r"\[\w+_ffi\] ")
 
 
 class DeviceProcess:
@@ -188,7 +190,10 @@ class DeviceProcess:
 
     def _raised(self, answer: dict[str, Any], since: int) -> CudabootError:
         """The service's error as it was, with what the process wrote meanwhile: there a shim says why."""
-        message = "\n".join(filter(None, (answer["message"], self._written(since))))
+        # A plugin may write pages around the shim's one line, and a reason in a table is the beginning of the message.
+        lines = self._written(since).splitlines()
+        lines.sort(key=lambda line: _SHIMS_OWN.match(line) is None)
+        message = "\n".join(filter(None, (answer["message"], *lines)))
         kind = getattr(errors, str(answer["error"]), None)
         if not (isinstance(kind, type) and issubclass(kind, CudabootError)):
             return DeviceError(f"{answer['error']}: {message}")

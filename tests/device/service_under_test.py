@@ -52,6 +52,10 @@ class Service:
         os.write(2, b"[pjrt_ffi] the reason\n")
         raise UnsupportedError("returned 99", code) if code == 99 else ShimError(f"returned {code}", code)
 
+    def refuse_at_length(self) -> None:
+        sys.stderr.write("a plugin's page\n[pjrt_ffi] the reason\na plugin's other page\n")
+        raise ShimError("returned 3", 3)
+
     def wrong_card(self) -> None:
         raise PinError("not that card")
 

@@ -126,6 +126,13 @@ def test_a_refusal_brings_its_code_and_what_was_written_meanwhile(device: Device
     assert (type(caught.value), caught.value.code) == (ShimError, 4)
 
 
+def test_a_shims_own_line_comes_before_the_plugins_pages(device: DeviceProcess) -> None:
+    with pytest.raises(
+        ShimError, match=r"^returned 3\n\[pjrt_ffi\] the reason\na plugin's page\na plugin's other page$"
+    ):
+        device.call("refuse_at_length", budget=BUDGET)
+
+
 def test_what_was_written_before_the_call_is_no_part_of_its_error(device: DeviceProcess) -> None:
     for _ in range(2):
         with pytest.raises(ShimError) as caught:
