@@ -177,8 +177,11 @@ class DeviceProcess:
     def _take_stacks(self, since: int) -> None:
         """Python's, which the process wrote itself by now, and C's if there is a debugger, in one file."""
         path = self.log_path.with_suffix(".stacks")
-        path.write_text(f"{self._written(since)}\n")
-        self.evidence |= {"stacks": str(path), "debugger": native_stacks(self.pid, path, self._env)}
+        try:
+            path.write_text(f"{self._written(since)}\n")
+            self.evidence |= {"stacks": str(path), "debugger": native_stacks(self.pid, path, self._env)}
+        except OSError as error:  # a full disk; the process has to be ended all the same
+            self.evidence["debugger"] = f"no stacks: {error}"
 
     def _death(self, what: str, verb: str, since: int) -> tuple[str, dict[str, Any]]:
         self.broken = f"device process {self.pid} {what}"

@@ -6,6 +6,7 @@ process id of the only parent that it may have.
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import faulthandler
 import importlib
@@ -102,8 +103,10 @@ def _failure(error: str, message: str, code: int | None = None) -> dict[str, Any
 
 def _flush() -> None:
     """Whatever was written so far has to be in the log before the answer is out."""
-    sys.stdout.flush()
-    sys.stderr.flush()
+    for stream in (sys.stdout, sys.stderr):
+        # A log that can not be written, on a full disk, is no reason to die.
+        with contextlib.suppress(OSError):
+            stream.flush()
     _LIBC.fflush(None)
 
 

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from pytest_cudaboot.errors import UsageError
+from pytest_cudaboot.probes import kernel
 from pytest_cudaboot.probes.lease import acquire, lease_folder
 from pytest_cudaboot.probes.parent import die_with, may_be_debugged
 from pytest_cudaboot.report.files import Claim
@@ -105,6 +106,7 @@ def _decide(
     run: RunId,
     claim: Claim | None,
 ) -> None:
+    kernel.require()
     settings = read_settings(config)
     suite = _suite(config, settings)
     box, hosts = _workers(config, settings, environ)

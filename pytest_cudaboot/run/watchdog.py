@@ -199,7 +199,7 @@ class Watchdog:
         doing, limit = watched.doing, watched.limit
         worker = watched.node.gateway.id
         path = stacks.place(self._logs, worker)
-        debugger = stacks.take_native(watched.pid, path, self._environ)
+        debugger = _said(lambda: stacks.take_native(watched.pid, path, self._environ))
         with self._lock:
             if self._stop.is_set() or watched.doing != doing or watched.seconds < TICK:
                 return  # it went on while it was being looked at
@@ -207,7 +207,8 @@ class Watchdog:
             hang = f"{what} did not end its {doing} within {limit:g} s and {GRACE:g} s of grace"
             watched.facts = {"hang": hang, "pid": watched.pid, "stacks": str(path), "debugger": debugger}
             watched.killed = 0.0
-        stacks.take_last(watched.handle, stacks.place(self._folder, worker), path)
+        source = stacks.place(self._folder, worker)
+        _said(lambda: stacks.take_last(watched.handle, source, path))
         with contextlib.suppress(ProcessLookupError):
             signal.pidfd_send_signal(watched.handle, signal.SIGKILL)
 
@@ -221,3 +222,11 @@ class Watchdog:
         alive = "" if gone else f", and process {watched.pid} is still alive after SIGKILL"
         watched.facts["hang"] += alive
         self._workers.lose(watched.node, f"killed by its controller{alive}")
+
+
+def _said(take: Callable[[], str | None]) -> str | None:
+    """What became of stacks; a full disk is no reason to let a worker hang."""
+    try:
+        return take()
+    except OSError as error:
+        return f"no stacks: {error}"

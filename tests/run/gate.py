@@ -13,6 +13,9 @@ import jsonschema
 import pytest
 
 import pytest_cudaboot
+from pytest_cudaboot.rules.catalog import load_catalog
+from pytest_cudaboot.rules.ledger_lines import read_ledger
+from pytest_cudaboot.rules.verdict import judge
 
 Json = dict[str, Any]
 ROOT = Path(pytest_cudaboot.__file__).parents[1]
@@ -92,6 +95,12 @@ class Gate:
         found: Json = json.loads((self.out / "verdict.json").read_text())
         VALIDATOR.validate(found)
         return found
+
+    @property
+    def replayed(self) -> Json:
+        """The verdict that the ledger alone gives."""
+        lines = (self.out / "ledger.jsonl").read_text().splitlines()
+        return judge(load_catalog(self.path / "catalog.toml"), read_ledger(lines))
 
     @property
     def cells(self) -> dict[str, Json]:

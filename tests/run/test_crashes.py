@@ -42,6 +42,7 @@ def test_a_worker_that_dies_takes_its_own_cell_only(gate: Gate) -> None:
     result.stdout.fnmatch_lines(["*test_needs* BLOCKED (its prerequisite b.exits is broken)"])
     assert_in_junit(gate)
     assert_in_ledger(gate)
+    assert gate.replayed["cells"] == gate.verdict["cells"]
 
 
 def assert_in_junit(gate: Gate) -> None:
@@ -156,6 +157,7 @@ def test_a_device_process_that_dies_or_hangs_leaves_its_evidence(gate: Gate) -> 
     assert "Segmentation fault" in crash["log_tail"]
     assert Path(crash["log"]).parent == gate.out / "logs"
     assert Path(crash["log"]).exists()
+    assert gate.replayed["cells"] == gate.verdict["cells"]
 
 
 def test_a_process_that_dies_under_an_in_process_test_is_replaced(gate: Gate) -> None:

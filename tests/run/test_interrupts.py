@@ -99,6 +99,12 @@ def test_a_killed_controller_leaves_no_accept_and_nothing_alive(busy: Busy) -> N
     assert (busy.gate.verdict["verdict"], busy.gate.verdict["reasons"]) == ("incomplete", ["running"])
     assert not list(busy.gate.out.glob("*.tmp"))
     assert busy.gate.ledger[-1]["type"] in {"start", "result"}
+    replayed = busy.gate.replayed
+    assert (replayed["verdict"], len(replayed["ledger"]["lost"])) == ("incomplete", 2)
+    assert sorted(cell["reason"] for cell in replayed["cells"] if cell["outcome"] == "not-run") == [
+        "test_suite.py::test_command[host] started and never ended",
+        "test_suite.py::test_device[host] started and never ended",
+    ]
 
 
 def test_sigterm_ends_a_run_in_order(busy: Busy) -> None:
@@ -117,6 +123,7 @@ def test_ctrl_c_twice_still_gives_a_verdict(busy: Busy) -> None:
 
     assert busy.ends() == busy.gate.verdict["exit"] == 2
     assert "the run was interrupted" in busy.gate.verdict["reasons"]
+    assert busy.gate.replayed["cells"] == busy.gate.verdict["cells"]
     busy.nothing_survives(2.0)
 
 

@@ -172,3 +172,15 @@ def test_without_a_catalogue_the_old_verdict_goes_and_pytest_has_the_word(gate: 
     result.assert_outcomes(passed=1, failed=1)
     assert not (gate.out / "verdict.json").exists()
     assert gate.records("end")[0]["interrupted"] is None
+
+
+def test_a_kernel_that_can_not_keep_processes_in_hand(gate: Gate, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(_pid: int) -> int:
+        raise PermissionError(1, "Operation not permitted")
+
+    gate.suite().old_accept()
+    monkeypatch.setattr("os.pidfd_open", refuse)
+    result = gate.here()
+
+    assert (result.ret, gate.verdict["exit"]) == (4, 4)
+    result.stderr.fnmatch_lines(["*pidfd_open is refused (Operation not permitted); it needs Linux 5.3*"])
