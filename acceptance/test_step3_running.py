@@ -18,10 +18,12 @@ from pytest_cudaboot.lowerers.base import LowererConfig
 from pytest_cudaboot.lowerers.modules import Modules, name_of
 from pytest_cudaboot.model import to_json
 from pytest_cudaboot.probes.compiler import Compiler
+from pytest_cudaboot.probes.iree_tree import given
 from pytest_cudaboot.probes.process import Completed
 from pytest_cudaboot.probes.store import ModuleStore
 from pytest_cudaboot.project import Project
 from pytest_cudaboot.rules.iree_target import Target, choose_device, choose_target, cuda_target
+from pytest_cudaboot.rules.iree_tree import commit_fault
 from pytest_cudaboot.rules.selection import pin_environment
 from pytest_cudaboot.run.evidence import Evidence
 from pytest_cudaboot.run.fixtures import Runner
@@ -414,22 +416,56 @@ def vmfb(modules: Modules, plainest: Net, iree_checkout: Path, evidence: Evidenc
     return folder.name
 
 
+# > The checkout has to be at the very commit that
+# > `iree-compile --version` prints.
+@pytest.mark.spec("step3.tree-commit")
+def test_the_runtime_is_of_the_compilers_commit(
+    modules: Modules, evidence: Evidence, request: pytest.FixtureRequest
+) -> None:
+    evidence.act()
+    named = given(request.config.stash[WORKER].environ)
+    if named is None:
+        # A library does not tell its commit; a runtime of a far one refuses the module, and one of a near one hangs.
+        trained = request.getfixturevalue("train_through_iree")("--steps", "3")
+        assert trained.header["lowerer"] == "iree"
+        return
+    facts = request.getfixturevalue("iree_tree").facts
+    evidence.note(tree_commit=facts.commit, tree_modified=facts.modified, compiler_commit=modules.name.commit)
+    fault = commit_fault(facts, modules.name.commit)
+    if fault is not None:
+        pytest.fail(fault)
+
+
+@pytest.fixture
+def train_through_iree(
+    train: Callable[..., Trained], plainest: Net, vmfb: str, request: pytest.FixtureRequest
+) -> Callable[..., Trained]:
+    """A function that trains the plainest net through the IREE shim, on this worker's device."""
+    worker = request.config.stash[WORKER]
+    env = {
+        "LEAN_MLIR_LOWERER": "iree",
+        "IREE_DEVICE": choose_device(worker.plan.platform, worker.environ),
+    }
+
+    def run_trainer(*options: str) -> Trained:
+        return train(plainest.name, *options, "--vmfb", vmfb, env=env)
+
+    return run_trainer
+
+
 # > two lowerers differ in one thing, the `.so` that the
 # > trainer `dlopen`s.
 @pytest.mark.spec("step3.trains")
 def test_both_lowerers_train_alike(
     train: Callable[..., Trained],
+    train_through_iree: Callable[..., Trained],
     plainest: Net,
-    vmfb: str,
     device: str,
     measure: Callable[..., None],
-    request: pytest.FixtureRequest,
 ) -> None:
-    worker = request.config.stash[WORKER]
-    options = ("--steps", str(STEPS), "--seed", str(SEED), "--vmfb", vmfb)
-    choice = {"IREE_DEVICE": choose_device(worker.plan.platform, worker.environ)}
+    options = ("--steps", str(STEPS), "--seed", str(SEED))
 
-    iree = train(plainest.name, *options, env={"LEAN_MLIR_LOWERER": "iree", **choice})
+    iree = train_through_iree(*options)
     xla = train(plainest.name, *options, env={"LEAN_MLIR_LOWERER": "xla"})
 
     assert [run.header["lowerer"] for run in (iree, xla)] == ["iree", "xla"]
