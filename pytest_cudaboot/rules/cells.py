@@ -133,8 +133,9 @@ def _silent(spec: Spec, result: ResultRecord, *, shown: bool) -> Settled:
     if spec.canary == "guard":
         return _broken("the guard is silent", "assertion")
     if shown:
+        seen = f" ({result.reason})" if result.reason else ""
         return Settled(
-            outcome=Outcome.EXPIRED, reason="the canary no longer fails, so the document is stale here"
+            outcome=Outcome.EXPIRED, reason=f"the canary no longer fails, so the document is stale here{seen}"
         )
     return _broken(
         "the canary does not fail, and no control shows that the thing was really asked for", "assertion"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 
 import platformdirs
@@ -250,18 +250,22 @@ def net(request: pytest.FixtureRequest, project: Project) -> Net:
 
 
 @pytest.fixture
-def canary() -> Callable[[str], object]:
-    """A context manager that takes a pattern: its block must fail, with a message that matches."""
+def canary() -> Callable[..., AbstractContextManager[None]]:
+    """A context manager that takes a pattern: its block must fail, with a message that matches.
+
+    A second word says what is tried, with its version; it is told where nothing fails.
+    """
 
     @contextmanager
-    def must_fail(pattern: str) -> Iterator[None]:
+    def must_fail(pattern: str, subject: str = "") -> Iterator[None]:
         try:
             yield
         except CudabootError as error:
             if not re.search(pattern, str(error)):
                 raise NotAsDocumentedError(f"failed, but not as documented ({pattern!r}): {error}") from error
         else:
-            raise CanarySilentError(f"nothing failed; documented is {pattern!r}")
+            tried = f"{subject}: " if subject else ""
+            raise CanarySilentError(f"{tried}nothing failed; documented is {pattern!r}")
 
     return must_fail
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -11,10 +11,10 @@ import pytest
 from pytest_cudaboot.errors import PinError
 from pytest_cudaboot.lowerers.modules import Modules, name_of
 from pytest_cudaboot.model import Gpu, Json
-from pytest_cudaboot.probes.compiler import Compiler, ask_version, module_parts
+from pytest_cudaboot.probes.compiler import Compiler, ask_version, compile_module, module_parts
 from pytest_cudaboot.probes.store import ModuleStore, Stored
 from pytest_cudaboot.rules.iree_pins import require_same_commit
-from pytest_cudaboot.rules.iree_target import choose_device, choose_target
+from pytest_cudaboot.rules.iree_target import Target, choose_device, choose_target
 from pytest_cudaboot.rules.selection import pin_environment
 from pytest_cudaboot.rules.targets import require_loadable
 from pytest_cudaboot.run.evidence import Evidence
@@ -57,6 +57,27 @@ def modules(request: pytest.FixtureRequest) -> Modules:
         return kept
     compiler: Compiler = request.getfixturevalue("iree_compiler")
     return modules_with(compiler, worker, Path(plan.iree.modules))
+
+
+@pytest.fixture
+def compile_graph(
+    request: pytest.FixtureRequest, evidence: Evidence, tmp_path: Path
+) -> Callable[..., dict[str, bytes]]:
+    """A function that compiles a graph for a target, whatever is kept, and returns the parts of the module.
+
+    Its third argument is another program than the project's compiler. What was asked of it is noted.
+    """
+    environment = compiler_environment(request.config.stash[WORKER])
+
+    def compile_now(graph: Path, target: Target, program: Path | None = None) -> dict[str, bytes]:
+        evidence.act()
+        compiler = program or request.getfixturevalue("iree_compiler").path
+        made = tmp_path / f"{graph.stem}-{target.chip}.vmfb"
+        evidence.note(argv=[str(compiler), *target.flags, str(graph)])
+        compile_module(compiler, graph, made, target.flags, env=environment, budget=evidence.left)
+        return module_parts(made)
+
+    return compile_now
 
 
 def modules_with(compiler: Compiler, worker: Worker, folder: Path) -> Modules:
