@@ -2,23 +2,24 @@
 
 from __future__ import annotations
 
+import os
 import re
+import shlex
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
 from pytest_cudaboot.model import Gpu
+from pytest_cudaboot.probes.compiler import module_parts
 from pytest_cudaboot.project import Project
-from pytest_cudaboot.rules.document import links
+from pytest_cudaboot.rules.document import code_blocks, links
+from pytest_cudaboot.rules.targets import documented_capability, read_ptx
 from pytest_cudaboot.run.evidence import Evidence
+from pytest_cudaboot.run.fixtures import Runner
 
-# The document's own table, by what a card's name begins with or holds.
-CAPABILITIES = (
-    (re.compile(r"\bA100\b"), (8, 0)),
-    (re.compile(r"\bRTX 30[5-9]0\b|\bA(10|16|40|2000|4000|5000|6000)\b"), (8, 6)),
-    (re.compile(r"\bRTX 40[5-9]0\b|\bL(4|40)\b"), (8, 9)),
-    (re.compile(r"\bH(100|200)\b"), (9, 0)),
-)
+BASH = "/bin/bash"
+
 NUMBERS = {"one": 1, "two": 2, "three": 3, "four": 4, "five": 5, "six": 6, "seven": 7, "eight": 8}
 COUNTED = re.compile(
     rf"\b(\d+|{'|'.join(NUMBERS)})(?: |\u00d7 ?|x ?)(?:\w+ ){{0,2}}(?:cards|GPUs)\b", re.IGNORECASE
@@ -55,7 +56,7 @@ def test_two_numbers_of_cards_would_be_seen(evidence: Evidence) -> None:
 
 @pytest.mark.spec("intro.ada-sm89")
 def test_capability_is_the_documented_one(gpu: Gpu, measure: Callable[..., None]) -> None:
-    documented = next((sm for name, sm in CAPABILITIES if name.search(gpu.name)), None)
+    documented = documented_capability(gpu.name)
 
     measure(card=gpu.name, capability=gpu.capability, documented=documented)
     assert documented in (None, gpu.capability)
@@ -64,3 +65,37 @@ def test_capability_is_the_documented_one(gpu: Gpu, measure: Callable[..., None]
 def card_counts(text: str) -> set[int]:
     """How many cards a text speaks of."""
     return {NUMBERS.get(word.lower()) or int(word) for word in COUNTED.findall(text)}
+
+
+# > an unset `IREE_BACKEND` means `IREE_BACKEND=cuda`
+@pytest.mark.spec("intro.default-backend")
+def test_an_unset_backend_is_cuda(
+    run: Runner, sources: Path, iree_compile: Path, document_text: str, measure: Callable[..., None]
+) -> None:
+    line = next(line for line in joined_lines(document_text) if line.startswith("iree-compile --iree-hal"))
+    asked: dict[str | None, str] = {}
+    made: dict[str | None, dict[str, bytes]] = {}
+    for value in (None, "cuda"):
+        env = {"IREE_BACKEND": value, "IREE_CHIP": None, "PATH": path_with(sources, iree_compile)}
+        asked[value] = run([BASH, "-c", line], cwd=sources, env=env, device=False).stdout
+        made[value] = module_parts(sources / "linear_train_step.vmfb")
+
+    measure(asked=asked[None].strip())
+    assert "--iree-hal-target-backends=cuda" in asked[None]
+    assert asked[None] == asked["cuda"]
+    assert read_ptx(made[None]) == read_ptx(made["cuda"])
+
+
+def joined_lines(text: str) -> list[str]:
+    """The shell lines of a document, those that go on after a backslash joined."""
+    blocks = code_blocks(text, "bash")
+    return [line for block in blocks for line in block.text.replace("\\\n", "").splitlines()]
+
+
+def path_with(folder: Path, compiler: Path) -> str:
+    """A PATH on which the compiler first says what it is asked."""
+    program = folder / "bin" / "iree-compile"
+    program.parent.mkdir(exist_ok=True)
+    program.write_text(f'#!/bin/sh\necho "$@"\nexec {shlex.quote(str(compiler))} "$@"\n')
+    program.chmod(0o755)
+    return f"{program.parent}{os.pathsep}{os.defpath}"

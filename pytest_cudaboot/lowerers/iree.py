@@ -6,6 +6,7 @@ Where a `libiree_ffi.so` is configured, the module goes through that shim instea
 from __future__ import annotations
 
 import importlib
+import math
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -145,24 +146,14 @@ class RuntimeSession:
         self._context = self._function = None
 
     def _guard(self, function: str, outputs: Sequence[Shape] | None) -> None:
-        entry, made = self._signature.entry, self._signature.outputs
+        entry = self._signature.entry
         if self._context is None:
             raise ShimError("[iree] the session is closed", GUARD)
         if function.rpartition(".")[2] != entry:
             raise ShimError(f"[iree] the session holds @{entry}, the caller asks for {function}", GUARD)
-        if outputs is None:
-            return
-        if len(outputs) != len(made):
-            raise ShimError(
-                f"[iree] @{entry} returns {len(made)} outputs, the caller supplied {len(outputs)} destinations",
-                GUARD,
-            )
-        for index, (tensor, shape) in enumerate(zip(made, outputs, strict=True)):
-            if (have := int(np.prod(tensor.shape))) != (room := int(np.prod(tuple(shape)))):
-                raise ShimError(
-                    f"[iree] output {index} size mismatch: graph {4 * have} bytes ({tensor}), caller {4 * room}",
-                    DOWNLOAD,
-                )
+        _guard_elements(self._signature)
+        if outputs is not None:
+            _guard_room(self._signature, outputs)
 
     def _upload(self, index: int, array: Array) -> Any:
         if array.dtype != np.float32:
@@ -190,6 +181,33 @@ class RuntimeSession:
             raise ShimError(f"[iree] an output did not reach the host: {_short(error)}", DOWNLOAD) from error
         # What was mapped goes with the view.
         return np.array(host, np.float32)
+
+
+def _guard_elements(signature: Signature) -> None:
+    """A graph that hands an input through asserts nothing of it."""
+    for kind, tensors in (("input", signature.inputs), ("output", signature.outputs)):
+        for index, tensor in enumerate(tensors):
+            if tensor.dtype != "f32":
+                raise ShimError(
+                    f"[iree] {kind} {index} of @{signature.entry}: the module wants {tensor}, the ABI carries float32",
+                    GUARD,
+                )
+
+
+def _guard_room(signature: Signature, outputs: Sequence[Shape]) -> None:
+    made = signature.outputs
+    if len(outputs) != len(made):
+        raise ShimError(
+            f"[iree] @{signature.entry} returns {len(made)} outputs, the caller supplied {len(outputs)} destinations",
+            GUARD,
+        )
+    for index, (tensor, shape) in enumerate(zip(made, outputs, strict=True)):
+        have, room = math.prod(tensor.shape), math.prod(shape)
+        if have != room:
+            raise ShimError(
+                f"[iree] output {index} size mismatch: graph {4 * have} bytes ({tensor}), caller {4 * room}",
+                DOWNLOAD,
+            )
 
 
 def _only_function(module: Any, path: Path) -> tuple[str, Signature]:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import platformdirs
 import pytest
 
 from pytest_cudaboot.errors import PinError
@@ -13,7 +14,8 @@ from pytest_cudaboot.lowerers.modules import Modules, name_of
 from pytest_cudaboot.model import Gpu, Json
 from pytest_cudaboot.probes.compiler import Compiler, ask_version, compile_module, module_parts
 from pytest_cudaboot.probes.store import ModuleStore, Stored
-from pytest_cudaboot.rules.iree_pins import require_same_commit
+from pytest_cudaboot.probes.venvs import environment_with
+from pytest_cudaboot.rules.iree_pins import PACKAGE, require_same_commit
 from pytest_cudaboot.rules.iree_target import Target, choose_device, choose_target
 from pytest_cudaboot.rules.selection import pin_environment
 from pytest_cudaboot.rules.targets import require_loadable
@@ -57,6 +59,19 @@ def modules(request: pytest.FixtureRequest) -> Modules:
         return kept
     compiler: Compiler = request.getfixturevalue("iree_compiler")
     return modules_with(compiler, worker, Path(plan.iree.modules))
+
+
+@pytest.fixture
+def compiler_of(request: pytest.FixtureRequest, evidence: Evidence) -> Callable[[str], Path]:
+    """A function that gives another version of the compiler, from an environment of its own that is kept."""
+    environment = compiler_environment(request.config.stash[WORKER])
+
+    def install(version: str) -> Path:
+        kept = platformdirs.user_cache_path("cudaboot") / "environments"
+        made = environment_with(f"{PACKAGE}=={version}", kept, env=environment, budget=evidence.left)
+        return made / "bin/iree-compile"
+
+    return install
 
 
 @pytest.fixture

@@ -150,6 +150,21 @@ def test_float32_is_all_that_the_abi_carries(session: Session) -> None:
         session.invoke("affine", [X.astype(np.int32), S])
 
 
+def test_float_bits_are_not_taken_for_integers(
+    lowerer: IreeLowerer, compiler: Compiler, folder: Path, tmp_path: Path
+) -> None:
+    whole = tmp_path / "whole.mlir"
+    whole.write_text(
+        "module @m {\n  func.func @whole(%a: tensor<4xi32>) -> tensor<4xi32> {\n"
+        "    return %a : tensor<4xi32>\n  }\n}\n"
+    )
+    opened = lowerer.open_session(modules(compiler, folder, choose_target("cpu", {})).of(whole).path, whole)
+
+    with pytest.raises(ShimError, match=r"input 0 of @whole: the module wants tensor<4xi32>") as caught:
+        opened.invoke("whole", [np.zeros(4, np.float32)])
+    assert caught.value.code == 1
+
+
 @pytest.mark.parametrize(
     ("outputs", "code", "words"),
     [
