@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import ast
+import math
 import os
 import shutil
 import site
@@ -17,6 +18,7 @@ from pytest_cudaboot.report import terminal
 from pytest_cudaboot.rules.catalog import Catalog, Spec, load_catalog
 from pytest_cudaboot.rules.iree_target import DEFAULT_CHIP
 from pytest_cudaboot.rules.ledger_lines import read_ledger
+from pytest_cudaboot.rules.traces import FIRST_STEPS, TOLERANCE
 from pytest_cudaboot.rules.verdict import EXIT_USAGE, judge
 
 COLUMNS = 80
@@ -62,7 +64,37 @@ def _parser() -> argparse.ArgumentParser:
     replay = commands.add_parser("replay", help="Judge a recorded run again, by the rules of today")
     replay.add_argument("ledger", metavar="LEDGER")
     replay.set_defaults(answer=_replay)
+    _add_traces(
+        commands.add_parser("traces", help="Whether two trainers' JSON lines agree; 1 if they do not")
+    )
     return parser
+
+
+def _add_traces(traces: argparse.ArgumentParser) -> None:
+    traces.add_argument("first", metavar="A")
+    traces.add_argument("second", metavar="B")
+    traces.add_argument(
+        "--steps", type=int, default=FIRST_STEPS, metavar="N", help=f"Compare the first N ({FIRST_STEPS})"
+    )
+    traces.add_argument(
+        "--tolerance",
+        type=float,
+        default=TOLERANCE,
+        metavar="SHARE",
+        help=f"Allowed difference ({TOLERANCE})",
+    )
+    traces.set_defaults(answer=_traces)
+
+
+def _traces(words: argparse.Namespace) -> int:
+    from pytest_cudaboot.report.traces import traces
+
+    if words.steps < 1:
+        raise UsageError(f"--steps {words.steps} compares nothing; 1 or more is wanted")
+    if not 0.0 <= words.tolerance < math.inf:
+        raise UsageError(f"--tolerance {words.tolerance} is no share of a value; 0.01 is one in a hundred")
+    paths = Path(words.first), Path(words.second)
+    return traces(*paths, steps=words.steps, tolerance=words.tolerance, out=sys.stdout)
 
 
 def _add_document(doc: argparse.ArgumentParser) -> None:

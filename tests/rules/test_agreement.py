@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from pytest_cudaboot.errors import BoxError, NumericError
+from pytest_cudaboot.model import Json
 from pytest_cudaboot.rules.agreement import Agreement, judge_agreement, output_names, require_two
 from pytest_cudaboot.rules.controls import broken_outputs
 from pytest_cudaboot.rules.tolerances import Tolerance
@@ -15,8 +16,8 @@ from pytest_cudaboot.rules.tolerances import Tolerance
 BOUND = Tolerance(family="dot", device="cpu", median=1e-3, p90=1e-2, peak=0.1, reason="a test's")
 UPDATES = {0: 1, 1: 2}
 NAMES = ("W0", "b0", "output 2")
-XLA = {"extras": ["pjrt_ffi_marker"], "mapped": {}, "shim": "/x/libpjrt_ffi.so"}
-IREE = {"extras": [], "mapped": {"_runtime.so": ["/site/iree/_runtime_libs/_runtime.so"]}, "shim": None}
+XLA: Json = {"extras": ["pjrt_ffi_marker"], "mapped": {}, "shim": "/x/libpjrt_ffi.so"}
+IREE: Json = {"extras": [], "mapped": {"_runtime.so": ["/site/iree/_runtime_libs/_runtime.so"]}, "shim": None}
 
 
 def step(rate: float = 0.1) -> tuple[list[np.ndarray], list[np.ndarray]]:
@@ -116,8 +117,6 @@ def test_two_lowerers_that_are_what_they_are_called() -> None:
         (lambda: (XLA, {}), "what was opened as iree is neither xla nor iree"),
     ],
 )
-def test_an_agreement_with_oneself_is_none(
-    facts: Callable[[], tuple[dict[str, object], dict[str, object]]], words: str
-) -> None:
+def test_an_agreement_with_oneself_is_none(facts: Callable[[], tuple[Json, Json]], words: str) -> None:
     with pytest.raises(BoxError, match=words):
         require_two(*facts())
