@@ -11,7 +11,7 @@ import numpy as np
 from pytest_cudaboot.errors import ShimError, SignatureError, ToolMissingError, UnsupportedError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Container, Sequence
     from pathlib import Path
 
     from pytest_cudaboot.lowerers.base import Array, Shape
@@ -72,6 +72,11 @@ EXTRAS = {
         f"int n_resident, long long res_gen, {_CALL}, const unsigned char *shard_mask, {_RESULTS})"
     ),
     "pjrt_ffi_resident_read": "int {}(iree_ffi_session_t *session, int64_t n_floats, float *dst)",
+    "pjrt_ffi_step_f32_v1": (
+        f"int {{}}(iree_ffi_session_t *session, const char *fn, int n_replicas, {_CALL}, "
+        f"const unsigned char *shard_mask, const int32_t *roles, {_RESULTS}, int in_flight, int late)"
+    ),
+    "pjrt_ffi_flush_v1": "int {}(iree_ffi_session_t *session, int n_outputs, float *const *out)",
     "pjrt_ffi_describe": "int {}(char *out, size_t n)",
     "pjrt_ffi_session_memory": "int {}(iree_ffi_session_t *session, char *out, size_t n)",
 }
@@ -153,9 +158,12 @@ class ShimSession:
 
 
 class Inputs:
-    """Arrays as the ABI takes them; `words` is `n, ranks, dims, data`, valid as long as this object lives."""
+    """Arrays as the ABI takes them; `words` is `n, ranks, dims, data`, valid as long as this object lives.
 
-    def __init__(self, arrays: Sequence[Array]) -> None:
+    :param absent: indexes of arrays that go as NULL: the device has them.
+    """
+
+    def __init__(self, arrays: Sequence[Array], absent: Container[int] = ()) -> None:
         for index, array in enumerate(arrays):
             if array.dtype != np.float32:
                 raise SignatureError(
@@ -165,21 +173,25 @@ class Inputs:
         self._buffers = [FFI.from_buffer("float[]", np.ravel(array)) for array in arrays]
         ranks = FFI.new("int32_t[]", [array.ndim for array in arrays])
         dims = FFI.new("int64_t[]", [dim for array in arrays for dim in array.shape])
-        self.words = (len(arrays), ranks, dims, FFI.new("float *[]", self._buffers))
+        data = [FFI.NULL if index in absent else buffer for index, buffer in enumerate(self._buffers)]
+        self.words = (len(arrays), ranks, dims, FFI.new("float *[]", data))
 
 
 class Outputs:
     """Room for results; `words` is `n, totals, out`, valid as long as this object lives.
 
     It starts as NaN, so that what a shim forgot to write can not pass for a result.
+
+    :param absent: indexes of results that are not to be written; their arrays stay NaN.
     """
 
-    def __init__(self, shapes: Sequence[Shape]) -> None:
+    def __init__(self, shapes: Sequence[Shape], absent: Container[int] = ()) -> None:
         self.arrays: list[Array] = [np.full(shape, np.nan, np.float32) for shape in shapes]
         flat = [array.reshape(-1) for array in self.arrays]
         self._buffers = [FFI.from_buffer("float[]", array, require_writable=True) for array in flat]
         totals = FFI.new("int64_t[]", [array.size for array in self.arrays])
-        self.words = (len(self.arrays), totals, FFI.new("float *[]", self._buffers))
+        out = [FFI.NULL if index in absent else buffer for index, buffer in enumerate(self._buffers)]
+        self.words = (len(self.arrays), totals, FFI.new("float *[]", out))
 
 
 def check(what: str, code: int) -> None:

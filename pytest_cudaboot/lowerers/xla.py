@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,6 +19,28 @@ if TYPE_CHECKING:
     from pytest_cudaboot.model import Json
 
 MARKER = "pjrt_ffi_marker"
+
+
+NOTHING_RETAINED = 1
+
+# What becomes of an input in a loop; from 0 on it is the output that replaces it.
+SEND, HOLD = -1, -2
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Loop:
+    """What stays the same in all steps of a training loop.
+
+    :param roles: one an input: SEND, HOLD, or the output that replaces it.
+    :param in_flight: how many steps may be unfinished after each call.
+    :param late: whether a step's outputs are those of the one before.
+    """
+
+    roles: Sequence[int]
+    in_flight: int = 0
+    late: bool = False
+    replicas: int = 1
+    shard: Sequence[bool] = ()
 
 
 class XlaLowerer:
@@ -77,7 +100,7 @@ class XlaSession(ShimSession):
         """
         entry = self._extra("pjrt_ffi_invoke_f32_dp")
         sent, made = Inputs(arrays), Outputs(self.shapes(outputs))
-        mask = FFI.new("unsigned char[]", [int(flag) for flag in shard])
+        mask = _mask(shard, len(arrays))
         code = entry(self._handle, function.encode(), replicas, *sent.words, mask, *made.words)
         check(f"pjrt_ffi_invoke_f32_dp of {function!r}", code)
         return made.arrays
@@ -90,7 +113,88 @@ class XlaSession(ShimSession):
         facts: Json = json.loads(FFI.string(text))
         return facts
 
+    def invoke_resident(
+        self,
+        function: str,
+        arrays: Sequence[Array],
+        resident: tuple[int, int, int],
+        *,
+        generation: int = 0,
+        replicas: int = 1,
+        shard: Sequence[bool] = (),
+    ) -> list[Array]:
+        """Run once with inputs that stay on the device, synchronously.
+
+        :param resident: first input, first output that replaces them (negative: they are held), how many.
+        :param generation: held inputs are read from the host again when it changes.
+        :returns: the outputs; those that stayed on the device are NaN.
+        """
+        entry = self._extra("pjrt_ffi_invoke_f32_resident_v2")
+        into, outof, count = resident
+        sent, made = Inputs(arrays), Outputs(self.shapes(None))
+        mask = _mask(shard, len(arrays))
+        code = entry(
+            *(self._handle, function.encode(), replicas, into, outof, count, generation),
+            *(*sent.words, mask, *made.words),
+        )
+        check(f"pjrt_ffi_invoke_f32_resident_v2 of {function!r}", code)
+        return made.arrays
+
+    def resident_read(self, floats: int) -> Array | None:
+        """What the device retains, one after another; None where it retains nothing.
+
+        :param floats: how many there are.
+        """
+        made = Outputs([(floats,)])
+        code = self._extra("pjrt_ffi_resident_read")(self._handle, floats, made.words[2][0])
+        if code == NOTHING_RETAINED:
+            return None
+        check("pjrt_ffi_resident_read", code)
+        return made.arrays[0]
+
+    def step(
+        self,
+        function: str,
+        arrays: Sequence[Array],
+        loop: Loop,
+        *,
+        on_device: Sequence[int] = (),
+        read: Sequence[int] = (),
+    ) -> list[Array]:
+        """One step of a training loop.
+
+        :param on_device: inputs that are not read from the host again.
+        :param read: outputs that are read back; the others are NaN.
+        """
+        entry = self._extra("pjrt_ffi_step_f32_v1")
+        shapes = self.shapes(None)
+        sent = Inputs(arrays, on_device)
+        made = Outputs(shapes, set(range(len(shapes))) - set(read))
+        roles = FFI.new("int32_t[]", list(loop.roles))
+        code = entry(
+            *(self._handle, function.encode(), loop.replicas, *sent.words, _mask(loop.shard, len(arrays))),
+            *(roles, *made.words, loop.in_flight, int(loop.late)),
+        )
+        check(f"pjrt_ffi_step_f32_v1 of {function!r}", code)
+        return made.arrays
+
+    def flush(self, read: Sequence[int] = ()) -> list[Array]:
+        """Wait for all steps in flight.
+
+        :param read: the last step's late outputs that are read back; the others are NaN.
+        """
+        shapes = self.shapes(None)
+        made = Outputs(shapes, set(range(len(shapes))) - set(read))
+        count, _, out = made.words
+        check("pjrt_ffi_flush_v1", self._extra("pjrt_ffi_flush_v1")(self._handle, count, out))
+        return made.arrays
+
     def _extra(self, name: str) -> Any:
         if name not in self._shim.extras:
             raise UnsupportedError(f"{self._shim.path} does not have {name}", 99)
         return getattr(self._shim.lib, name)
+
+
+def _mask(shard: Sequence[bool], inputs: int) -> Any:
+    """One byte an input; an empty sequence splits nothing."""
+    return FFI.new("unsigned char[]", [int(flag) for flag in shard] or [0] * inputs)

@@ -28,6 +28,8 @@ CONSTANTS = {
     "PJ_FLOAT": "PJRT_NamedValue_kFloat",
     "PJ_BOOL": "PJRT_NamedValue_kBool",
     "PJ_TYPE_F32": "PJRT_Buffer_Type_F32",
+    "PJ_TYPE_S32": "PJRT_Buffer_Type_S32",
+    "PJ_HOST_DURING_CALL": "PJRT_HostBufferSemantics_kImmutableOnlyDuringCall",
     "PJ_HOST_UNTIL_TRANSFERRED": "PJRT_HostBufferSemantics_kImmutableUntilTransferCompletes",
     "PJ_LAYOUT_TILED": "PJRT_Buffer_MemoryLayout_Type_Tiled",
     "PJ_LAYOUT_STRIDES": "PJRT_Buffer_MemoryLayout_Type_Strides",

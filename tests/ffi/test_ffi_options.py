@@ -32,8 +32,10 @@ def test_what_is_passed_is_announced(
 ) -> None:
     (answer,) = child(DESCRIBE, env={"PJRT_PLUGIN": str(tiny), **settings})
 
-    assert answer["said"].startswith("[pjrt_ffi] allocator: ")
-    assert answer["said"].endswith(line + "\n")
+    allocator, residency = answer["said"].splitlines()
+    assert allocator.startswith("[pjrt_ffi] allocator: ")
+    assert allocator.endswith(line)
+    assert residency.startswith("[pjrt_ffi] residency: off")
     assert answer["facts"]["create_options"] == options
 
 
