@@ -193,7 +193,10 @@ def test_a_hang_shows_its_stacks_and_is_killed(device: DeviceProcess) -> None:
         device.call("hang", budget=0.5)
 
     assert time.monotonic() - started < 5
-    assert "service_under_test.py" in caught.value.evidence["log_tail"]
+    evidence = caught.value.evidence
+    assert "service_under_test.py" in evidence["log_tail"]
+    assert "service_under_test.py" in Path(evidence["stacks"]).read_text()
+    assert evidence["debugger"] == "gdb" or evidence["debugger"].startswith("no stacks in C: ")
     assert re.search(r"line \d+ in hang", str(caught.value))
     assert process_state(device.pid) is None
 

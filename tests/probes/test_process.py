@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from pytest_cudaboot.errors import CommandError, ToolMissingError
+from pytest_cudaboot.errors import CommandCrashError, CommandError, ToolMissingError
 from pytest_cudaboot.probes import process, recipes
 from pytest_cudaboot.probes.process import ended_by, run_command, start_process
 from pytest_cudaboot.probes.procfs import process_state
@@ -102,6 +102,26 @@ def test_what_outlives_its_budget_is_killed_with_its_children(tmp_path: Path) ->
     child = re.search(r"--- stdout ---\n(\d+)", str(caught.value))
     assert child is not None
     assert not is_running(int(child[1]))
+
+
+@pytest.mark.parametrize(
+    ("script", "words"),
+    [
+        ("kill -ABRT $$", "sh: died of SIGABRT after"),
+        ("sh -c 'kill -SEGV $$'; exit $?", "sh: exit status 139, as shells say SIGSEGV after"),
+    ],
+)
+def test_a_crash_is_told_from_a_failure(tmp_path: Path, script: str, words: str) -> None:
+    with pytest.raises(CommandCrashError, match=words):
+        run_command(["sh", "-c", script], cwd=tmp_path, env=ENV, budget=BUDGET)
+
+
+@pytest.mark.parametrize("status", [1, 127, 128, 130, 143, 255])
+def test_a_status_that_is_no_crash(tmp_path: Path, status: int) -> None:
+    with pytest.raises(CommandError, match=rf"sh: exit status {status} after") as caught:
+        run_command(["sh", "-c", f"exit {status}"], cwd=tmp_path, env=ENV, budget=BUDGET)
+
+    assert type(caught.value) is CommandError
 
 
 def test_a_hang_is_a_failure_also_for_who_checks_for_himself(tmp_path: Path) -> None:
