@@ -110,6 +110,11 @@ def _add_document(doc: argparse.ArgumentParser) -> None:
         "--bind", metavar="LINE=SPEC", action="append", default=[], help="Bind what stands on a line to specs"
     )
     review.set_defaults(answer=_review)
+    check = commands.add_parser("check", help="What it says against itself and its tree; 1 if anything")
+    check.add_argument("--tree", metavar="DIR", help="Checkout that it speaks of, if not the one it lies in")
+    check.add_argument("--json", action="store_true", help="Print the answer as JSON")
+    check.add_argument("file", metavar="FILE")
+    check.set_defaults(answer=_check)
     for command in (coverage, review):
         command.add_argument(
             "--bindings", metavar="FILE", help="What was remembered, in place of what is found"
@@ -122,6 +127,13 @@ def _coverage(words: argparse.Namespace) -> int:
 
     path, known = Path(words.file), Path(words.bindings) if words.bindings else None
     return documents.coverage(path, _catalog(words), known, as_json=words.json, out=sys.stdout)
+
+
+def _check(words: argparse.Namespace) -> int:
+    from pytest_cudaboot.report import documents
+
+    tree = Path(words.tree) if words.tree else None
+    return documents.check(Path(words.file), tree, as_json=words.json, out=sys.stdout)
 
 
 def _review(words: argparse.Namespace) -> int:

@@ -11,6 +11,7 @@ from typing import TextIO
 from pytest_cudaboot.errors import DocumentError, UsageError
 from pytest_cudaboot.rules.catalog import Catalog
 from pytest_cudaboot.rules.document_bindings import BINDINGS, DRIFTED, UNCOVERED, Review, State
+from pytest_cudaboot.rules.document_conflicts import conflicts, reading_of
 from pytest_cudaboot.rules.document_items import REQUIRED
 from pytest_cudaboot.rules.document_review import Reviewed, accepted, json_of, review_document
 
@@ -66,6 +67,23 @@ def _listed(title: str, name: str, states: Sequence[State]) -> Iterator[str]:
         specs = f" [{', '.join(found.specs)}]" if found.specs else ""
         text = found.item.text if len(found.item.text) <= WIDTH else found.item.text[: WIDTH - 1] + "…"
         yield f"  {name}:{found.item.line}  {found.item.kind}{specs}  {text}"
+
+
+def check(path: Path, root: Path | None, *, as_json: bool, out: TextIO) -> int:
+    """What a document says against itself and against its tree, both places each.
+
+    :returns: 0 if it contradicts nothing, else 1.
+    """
+    if root is not None and not root.is_dir():
+        raise UsageError(f"--tree {str(root)!r} is not a folder")
+    findings = conflicts(*reading_of(path, root))
+    if as_json:
+        json.dump([finding.to_json() for finding in findings], out, indent=1, ensure_ascii=False)
+        out.write("\n")
+    else:
+        out.writelines(f"{finding}\n" for finding in findings)
+        out.write(f"{path}: {len(findings)} contradictions\n")
+    return 1 if findings else 0
 
 
 def review(

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import itertools
 import re
-import urllib.parse
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING
@@ -15,6 +14,7 @@ from typing import TYPE_CHECKING
 from markdown_it import MarkdownIt
 
 from pytest_cudaboot.errors import DocumentError
+from pytest_cudaboot.rules.document_inline import Piece, pieces, sentences, squeezed, whole
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -25,10 +25,8 @@ if TYPE_CHECKING:
     from pytest_cudaboot.rules.catalog import Catalog
 
 LARGEST = 1 << 20  # bytes: more is no document that somebody follows by hand
-_NEAR = 4096  # characters: no mark between two words is longer
+FOLLOWING = 8  # pieces: what follows a link matters as far as it speaks of the link
 _SCHEME = re.compile(r"[a-z][a-z0-9+.-]*:|//", re.IGNORECASE)
-# A sentence ends at a mark with a blank and a new beginning behind it; abbreviations end nothing.
-_END = re.compile(r"(?<!\be\.g)(?<!\bi\.e)(?<!\bvs)(?<!\bcf)[.!?][\"')\]*]*\s+(?=[A-Z`\"'(*⚠▶])")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -166,19 +164,19 @@ class _Reader:
 
     def _inline(self, token: Token) -> None:
         self.paragraph += 1
-        pieces = list(_pieces(token, self.line))
+        parts = list(pieces(token, self.line))
         if self.opened is not None:
-            words = _squeezed("".join(piece.text for piece in pieces if not piece.mark))
+            words = squeezed("".join(piece.text for piece in parts if not piece.mark))
             level, self.opened = int(self.opened.tag[1:]), None
             anchor = _anchor(words, self.used)
             self.headings.append(Heading(level=level, text=words, anchor=anchor, line=self.line))
-            self._say(pieces, heading=True)
+            self._say(parts, heading=True)
         else:
-            self._say(pieces)
-        self.links += _links(pieces)
+            self._say(parts)
+        self.links += _links(parts)
 
-    def _say(self, pieces: Sequence[_Piece], *, heading: bool = False) -> None:
-        for text, line in [_whole(pieces)] if heading else _sentences(pieces):
+    def _say(self, parts: Sequence[Piece], *, heading: bool = False) -> None:
+        for text, line in [whole(parts)] if heading else sentences(parts):
             self.sentences.append(
                 Sentence(
                     text=text,
@@ -200,103 +198,15 @@ class _Reader:
             )
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class _Piece:
-    """A run of characters of one line.
-
-    :param mark: whether it is a backtick that the reader of the document does not see.
-    :param target: of the link that it is a part of, or an empty string.
-    """
-
-    text: str
-    line: int
-    mark: bool = False
-    target: str = ""
-
-
-class _Cursor:
-    """Where in the source of an inline token the reader is, and on which line."""
-
-    def __init__(self, raw: str, line: int) -> None:
-        self.raw, self.line, self.place = raw, line, 0
-
-    def enter(self, words: str) -> int:
-        """Go to where the words begin; where they do not stand as they are read, stay.
-
-        Code spans hide line ends, so only their first word is looked for.
-        """
-        first = words.split(maxsplit=1)
-        found = self.raw.find(first[0], self.place, self.place + _NEAR) if first else -1
-        return self._go(found)
-
-    def leave(self, words: str) -> None:
-        """Go behind the words."""
-        if self.raw.startswith(words, self.place):
-            self._go(self.place + len(words))
-
-    def _go(self, place: int) -> int:
-        if place > self.place:
-            self.line += self.raw.count("\n", self.place, place)
-            self.place = place
-        return self.line
-
-
-def _pieces(token: Token, line: int) -> Iterator[_Piece]:
-    """The inline parts with their lines; the source says where each begins."""
-    cursor, target = _Cursor(token.content, line), ""
-    for child in token.children or ():
-        if child.type == "link_open":
-            target = urllib.parse.unquote(str(child.attrs.get("href", "")))
-        elif child.type == "link_close":
-            target = ""
-        elif child.type in ("softbreak", "hardbreak"):
-            yield _Piece(text=" ", line=cursor.line, target=target)
-        elif child.content:
-            here = cursor.enter(child.content)
-            tick = [_Piece(text="`", line=here, mark=True)] if child.type == "code_inline" else []
-            yield from (*tick, _Piece(text=child.content, line=here, target=target), *tick)
-            cursor.leave(child.content)
-
-
-def _whole(pieces: Sequence[_Piece]) -> tuple[str, int]:
-    return _squeezed("".join(piece.text for piece in pieces)), pieces[0].line if pieces else 0
-
-
-def _sentences(pieces: Sequence[_Piece]) -> Iterator[tuple[str, int]]:
-    text = "".join(piece.text for piece in pieces)
-    lines = [piece.line for piece in pieces for _ in piece.text]
-    start = 0
-    for end in (*_ends(text), len(text)):
-        words = _squeezed(text[start:end])
-        if words:
-            skipped = len(text[start:end]) - len(text[start:end].lstrip())
-            yield words, lines[start + skipped]
-        start = end
-
-
-def _ends(text: str) -> Iterator[int]:
-    """Where sentences end; a mark inside a code span ends nothing."""
-    ticks, counted = 0, 0
-    for match in _END.finditer(text):
-        ticks += text.count("`", counted, match.end())
-        counted = match.end()
-        if ticks % 2 == 0:
-            yield match.end()
-
-
-def _squeezed(text: str) -> str:
-    return " ".join(text.split())
-
-
-def _links(pieces: Sequence[_Piece]) -> Iterator[Link]:
+def _links(parts: Sequence[Piece]) -> Iterator[Link]:
     """Pieces that stand together and lead to one place are one link."""
-    seen = [piece for piece in pieces if not piece.mark]
+    seen = [piece for piece in parts if not piece.mark]
     start = 0
     for target, group in itertools.groupby(seen, key=lambda piece: piece.target):
         own = list(group)
         start += len(own)
         if target and not _SCHEME.match(target):
-            after = "".join(piece.text for piece in seen[start:])
+            after = "".join(piece.text for piece in seen[start : start + FOLLOWING])
             text = "".join(piece.text for piece in own)
             yield Link(text=text, target=target, line=own[0].line, after=after)
 
@@ -309,7 +219,7 @@ def headings(text: str) -> tuple[Heading, ...]:
 def plain(text: str) -> str:
     """Inline Markdown as a reader sees it."""
     (token,) = MarkdownIt("commonmark").parseInline(text.strip())
-    return _squeezed("".join(piece.text for piece in _pieces(token, 1) if not piece.mark))
+    return squeezed("".join(piece.text for piece in pieces(token, 1) if not piece.mark))
 
 
 def _anchor(words: str, used: dict[str, int]) -> str:

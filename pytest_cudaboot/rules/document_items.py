@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from pytest_cudaboot.rules.document import parse
@@ -48,6 +48,7 @@ class Item:
 
     :param text: on one line.
     :param sha: hash of the text, so that a copy of the document need not be kept.
+    :param group: number of its paragraph, or of its block, counted from -1 down.
     """
 
     kind: str
@@ -55,6 +56,7 @@ class Item:
     line: int
     text: str
     sha: str
+    group: int = 0
 
     @property
     def key(self) -> tuple[str, str]:
@@ -65,11 +67,11 @@ def items(text: str) -> tuple[Item, ...]:
     """Everything checkable, in the document's order."""
     document = parse(text)
     found = list(_prose(document.sentences))
-    for block in document.blocks:
+    for number, block in enumerate(document.blocks, 1):
         if block.language in SHELLS:
-            found += commands(block)
+            found += [replace(item, group=-number) for item in commands(block)]
         elif block.language in SESSIONS:
-            found += _session(block)
+            found += [replace(item, group=-number) for item in _session(block)]
     return tuple(sorted(found, key=lambda item: item.line))
 
 
@@ -138,12 +140,12 @@ def _prose(sentences: tuple[Sentence, ...]) -> Iterator[Item]:
     for told in sentences:
         opening = openings.setdefault(told.paragraph, told.text)
         if told.quoted or _LABEL.search(opening) or is_warning(told.text):
-            yield _item(WARNING, told.anchor, told.line, told.text)
+            yield _item(WARNING, told.anchor, told.line, told.text, told.paragraph)
         elif not told.heading:
             kind = CLAIM if has_figure(told.text) else PROSE
-            yield _item(kind, told.anchor, told.line, told.text)
+            yield _item(kind, told.anchor, told.line, told.text, told.paragraph)
 
 
-def _item(kind: str, anchor: str, line: int, text: str) -> Item:
+def _item(kind: str, anchor: str, line: int, text: str, group: int = 0) -> Item:
     words = " ".join(text.split())
-    return Item(kind=kind, anchor=anchor, line=line, text=words, sha=digest(words))
+    return Item(kind=kind, anchor=anchor, line=line, text=words, sha=digest(words), group=group)

@@ -146,3 +146,23 @@ def test_a_document_that_is_none(document: Path, capsys: Captured) -> None:
 
     assert doc(document, "coverage") == 4
     assert "is no UTF-8 text (byte 1)" in capsys.readouterr().err
+
+
+def test_contradictions_are_told_with_both_places(document: Path, capsys: Captured) -> None:
+    document.write_text("The box has 2 cards.\n\nIt is a node of 3 GPUs.\n")
+
+    assert doc(document, "check") == 1
+    assert capsys.readouterr().out.splitlines() == [
+        "card-counts: the box has 2 cards, and has 3",
+        "  RUN.md:1: The box has 2 cards.",
+        "  RUN.md:3: It is a node of 3 GPUs.",
+        f"{document}: 1 contradictions",
+    ]
+    assert doc(document, "check", "--json") == 1
+    assert json.loads(capsys.readouterr().out)[0]["there"] == "RUN.md:3: It is a node of 3 GPUs."
+
+
+def test_a_document_of_one_mind(document: Path, capsys: Captured) -> None:
+    assert doc(document, "check", "--tree", str(document.parent)) == 0
+    assert doc(document, "check", "--tree", "/nowhere") == 4
+    assert "--tree '/nowhere' is not a folder" in capsys.readouterr().err
