@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,110 +13,20 @@ import pytest
 from pytest_cudaboot.errors import ShimError
 from pytest_cudaboot.lowerers.base import Array
 from pytest_cudaboot.model import Gpu
+from pytest_cudaboot.project import Project
+from pytest_cudaboot.rules.controls import require_controls
+from pytest_cudaboot.rules.numerics import compare
+from pytest_cudaboot.rules.tolerances import load_tolerances
 from pytest_cudaboot.run.devices import LowererHandle
 from pytest_cudaboot.run.evidence import Evidence
+from pytest_cudaboot.run.fixtures import Runner
+from pytest_cudaboot.run.nets import Graph, load_net
+
+from .replicas import Question, Replicas
 
 GUARD = 1
+SEED = 33
 ON_CPU = (2, 3, 4, 6)
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Question:
-    """A graph whose answer tells how it was run: each replica gets a row, and all get the mean of the rows.
-
-    :param text: outputs are the mean of the rows, the number of replicas that took part, and the replica's own row.
-    :param rows: one a replica, no two alike, whole numbers that float32 adds without rounding.
-    """
-
-    replicas: int
-    text: str
-    rows: Array
-
-    @classmethod
-    def of(cls, replicas: int, *, mean: bool = True, collective: bool = True) -> Question:
-        """The question, or one with a mistake planted.
-
-        :param mean: False sums and forgets to divide.
-        :param collective: False adds up nothing but what it counts the replicas with.
-        """
-        rows = np.array([[1 + k, 2 + 2 * k] for k in range(replicas)], np.float32)
-        rows[-1] += replicas * np.array([11, 22], np.float32) - rows.sum(axis=0)
-        return cls(replicas=replicas, text=_text(replicas, mean=mean, collective=collective), rows=rows)
-
-    def diagnosis(self, answer: Sequence[Array]) -> str:
-        """What the answer tells."""
-        mean, count, own = (np.asarray(array, np.float32).ravel() for array in answer)
-        right = self.rows.mean(axis=0)
-        if int(count[0]) != self.replicas:
-            return f"{int(count[0])} replicas took part, not {self.replicas}"
-        if not np.array_equal(own, self.rows[0]):
-            return f"replica 0 was given {own}, not its shard {self.rows[0]}"
-        if np.array_equal(mean, right):
-            return "right"
-        known = {"sum, not mean": right * self.replicas, "no collective, or one row for all": own}
-        named = (name for name, array in known.items() if np.array_equal(mean, array))
-        return next(named, f"{mean} is neither the mean {right} nor a known mistake")
-
-
-def _text(replicas: int, *, mean: bool, collective: bool) -> str:
-    row = "tensor<1x2xf32>"
-    summed = _all_reduce("%x", row, replicas) if collective else f"stablehlo.add %x, %zeros : {row}"
-    parts = float(replicas if mean and collective else 1)
-    return f"""
-module @m {{
-  func.func @question(%x: {row}) -> ({row}, tensor<1x1xf32>, {row}) {{
-    %zeros = stablehlo.constant dense<0.0> : {row}
-    %one = stablehlo.constant dense<1.0> : tensor<1x1xf32>
-    %parts = stablehlo.constant dense<{parts}> : {row}
-    %count = {_all_reduce("%one", "tensor<1x1xf32>", replicas)}
-    %sum = {summed}
-    %mean = stablehlo.divide %sum, %parts : {row}
-    return %mean, %count, %x : {row}, tensor<1x1xf32>, {row}
-  }}
-}}
-"""
-
-
-def _all_reduce(value: str, kind: str, replicas: int) -> str:
-    groups = ", ".join(map(str, range(replicas)))
-    return f""""stablehlo.all_reduce"({value}) ({{
-    ^bb0(%l: tensor<f32>, %r: tensor<f32>):
-      %s = stablehlo.add %l, %r : tensor<f32>
-      stablehlo.return %s : tensor<f32>
-    }}) {{replica_groups = dense<[[{groups}]]> : tensor<1x{replicas}xi64>}} : ({kind}) -> {kind}"""
-
-
-@dataclass(frozen=True, slots=True)
-class Replicas:
-    """A lowerer on several devices, and a place for graphs."""
-
-    lowerer: LowererHandle
-    folder: Path
-
-    def ask(
-        self, question: Question, rows: Array | None = None, *, count: int | None = None, shard: bool = True
-    ) -> str:
-        """Run a question.
-
-        :param rows: others than the question's own.
-        :param count: replicas to invoke it for; those that it was compiled for if not given.
-        :param shard: whether each replica gets its row, or all get all of them.
-        """
-        path = self.folder / "question.mlir"
-        path.write_text(question.text)
-        session = self.lowerer.open_session(path)
-        given = question.rows if rows is None else rows
-        try:
-            answer = session.call(
-                "invoke_dp",
-                function="question",
-                replicas=count or question.replicas,
-                arrays=[given],
-                shard=[shard],
-            )
-        finally:
-            session.close()
-        return question.diagnosis(answer)
 
 
 @pytest.fixture
@@ -169,6 +80,112 @@ def hold_guards(replicas: Replicas, count: int) -> None:
         replicas.ask(question, np.concatenate([question.rows, question.rows[:1]]))
     assert {unsharded.value.code, fewer.value.code, odd.value.code} == {GUARD}
     assert replicas.ask(question) == "right"
+
+
+STEPS = 5
+NETS = ("linear", "mlp")
+
+
+@pytest.fixture
+def step_for(project: Project, run: Runner, tmp_path: Path) -> Callable[[str, int], Path]:
+    """A function that renders a net's train step for so many replicas, by the project's own renderer."""
+
+    def render(net: str, count: int) -> Path:
+        program = project.path / "nets" / "render.py"
+        # The checkout is left as it is, so the interpreter keeps no bytecode there.
+        argv: list[str | Path] = [sys.executable, "-B", program, "--step", net, "--replicas", str(count)]
+        path = tmp_path / f"{net}_train_step.mlir"
+        path.write_text(run(argv, device=False).stdout)
+        return path
+
+    return render
+
+
+@dataclass(frozen=True, slots=True)
+class Steps:
+    """What steps of training made: the outputs of the first, and each one's loss."""
+
+    first: list[Array]
+    losses: list[float]
+
+
+def train(
+    lowerer: LowererHandle, path: Path, graph: Graph, inputs: Sequence[Array], replicas: int | None
+) -> Steps:
+    """A few steps of a train step: on one device, or on replicas that share the batch (its first input and its last)."""
+    session = lowerer.open_session(path)
+    arrays, steps = list(inputs), []
+    shard = [index in (0, len(arrays) - 1) for index in range(len(arrays))]
+    for _ in range(STEPS):
+        if replicas is None:
+            made = session.invoke(arrays)
+        else:
+            made = session.call(
+                "invoke_dp", function=graph.entry, replicas=replicas, arrays=arrays, shard=shard
+            )
+        steps.append(made)
+        for output, into in graph.updates.items():
+            arrays[into] = made[output]
+    session.close()
+    return Steps(steps[0], [float(made[-1]) for made in steps])
+
+
+def hold_to_one_device(replicas: Replicas, path: Path, graph: Graph, count: int, evidence: Evidence) -> None:
+    """Training on replicas against the oracle of the whole batch, and against one device on the whole batch.
+
+    The one device is one of the same process, so that nothing differs but the number of replicas.
+    """
+    inputs = graph.inputs(SEED)
+    tolerance = load_tolerances().of(graph.family, replicas.lowerer.platform)
+
+    shared = train(replicas.lowerer, path, graph, inputs, count)
+    alone = train(replicas.lowerer, graph.path, graph, inputs, None)
+
+    compared = compare(
+        shared.first, graph.oracle(inputs), tolerance=tolerance, inputs=inputs, updates=graph.updates
+    )
+    apart = max(abs(a - b) / abs(b) for a, b in zip(shared.losses, alone.losses, strict=True))
+    evidence.measure(
+        **{
+            f"{graph.entry}_on_{count}_median_error": compared.median,
+            f"{graph.entry}_on_{count}_losses": apart,
+        }
+    )
+    compared.require()
+    assert apart < tolerance.p90
+    assert shared.losses[-1] < shared.losses[0]
+    require_controls(
+        shared.first, graph.oracle(inputs), tolerance=tolerance, inputs=inputs, updates=graph.updates
+    )
+
+
+@pytest.mark.spec("multi.dp-cpu")
+@pytest.mark.parametrize("count", [2, 4])
+@pytest.mark.parametrize("name", NETS)
+def test_cpu_devices_train_as_one_does(
+    on_cpu: Callable[[int], Replicas],
+    step_for: Callable[[str, int], Path],
+    project: Project,
+    name: str,
+    count: int,
+    evidence: Evidence,
+) -> None:
+    path, graph = step_for(name, count), load_net(project, name).step
+    hold_to_one_device(on_cpu(count), path, graph, count, evidence)
+
+
+@pytest.mark.spec("multi.dp")
+@pytest.mark.parametrize("name", NETS)
+def test_cards_train_as_one_does(
+    on_cards: Replicas,
+    step_for: Callable[[str, int], Path],
+    gpus: tuple[Gpu, ...],
+    project: Project,
+    name: str,
+    evidence: Evidence,
+) -> None:
+    path, graph = step_for(name, len(gpus)), load_net(project, name).step
+    hold_to_one_device(on_cards, path, graph, len(gpus), evidence)
 
 
 @pytest.mark.spec("multi.dp-cpu")

@@ -100,3 +100,35 @@ def test_nets_for_the_compilers_gaps_have_no_convolution() -> None:
 
 def test_many_has_64_parameters() -> None:
     assert sum(len(layer.parameters()) for layer in render.NETS["many"].layers) == 64
+
+
+def test_replicas_share_the_batch_and_average_what_they_made() -> None:
+    text = render.train_step("linear", 4)
+
+    assert "%x: tensor<32x784xf32>" in text
+    assert text.count('"stablehlo.all_reduce"') == 3
+    assert text.count("replica_groups = dense<[[0, 1, 2, 3]]> : tensor<1x4xi64>") == 3
+
+
+@pytest.mark.parametrize(
+    ("net", "replicas", "words"),
+    [
+        ("linear", "3", "a batch of 128 has no 3 equal parts"),
+        ("linear", "0", "--replicas 0 is not a number of replicas"),
+        ("cifar8_bn", "2", "a batch norm over a part of the batch is another function"),
+    ],
+)
+def test_what_can_not_be_shared_is_refused(
+    net: str, replicas: str, words: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as refusal:
+        render.main(["--step", net, "--replicas", replicas])
+
+    assert refusal.value.code == 2
+    assert words in capsys.readouterr().err
+
+
+def test_one_replica_is_the_committed_step(capsys: pytest.CaptureFixture[str]) -> None:
+    assert render.main(["--step", "mlp"]) == 0
+
+    assert capsys.readouterr().out == (NETS / "mlp_train_step.mlir").read_text()
