@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable
 
 QUIET_SECONDS = 20.0
+JOIN_SECONDS = 5.0  # a terminal that takes nothing would keep it
 
 
 class Heartbeat:
@@ -36,7 +37,7 @@ class Heartbeat:
         """No line comes after this."""
         self._stop.set()
         if self._thread.is_alive():
-            self._thread.join()
+            self._thread.join(JOIN_SECONDS)
 
     def _watch(self) -> None:
         while not self._stop.wait(min(1.0, self._quiet / 4)):
