@@ -25,6 +25,11 @@ from .conftest import SHIM, WITHOUT_AUTOTUNING, Trained, cuda_major
 
 SEED = 20
 ACCURACY = 0.90
+# The libraries' own switch, and no kernel that is not theirs: XLA's generated products would not read it.
+FULL_FLOAT32 = {
+    "NVIDIA_TF32_OVERRIDE": "0",
+    "XLA_FLAGS": f"{WITHOUT_AUTOTUNING} --xla_gpu_enable_triton_gemm=false",
+}
 RUNS = 10  # steps that one executable repeats
 UNKNOWN_FLAG = "--xla_there_is_no_such_flag"
 # Those whose own major is CUDA's; cuFFT, cuSOLVER and cuSPARSE count by themselves.
@@ -117,6 +122,28 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     if "learner" in metafunc.fixturenames:
         nets = metafunc.config.stash[WORKER].plan.nets
         metafunc.parametrize("learner", [name for name in nets if name not in OTHERS])
+
+
+@pytest.mark.spec("fast.oracle-strict")
+def test_without_tf32_and_autotuning_it_is_as_close_as_a_cpu(
+    open_with: Callable[..., LowererHandle], net: Net, measure: Callable[..., None]
+) -> None:
+    lowerer = open_with(**FULL_FLOAT32)
+    for graph in (net.forward, net.step):
+        inputs = graph.inputs(SEED)
+        tolerance = load_tolerances().of(graph.family, f"{lowerer.platform}-strict")
+        session = lowerer.open_session(graph.path)
+
+        compared = compare(
+            session.invoke(inputs),
+            graph.oracle(inputs),
+            tolerance=tolerance,
+            inputs=inputs,
+            updates=graph.updates,
+        )
+
+        measure(**{f"{graph.entry}_median_error": compared.median, f"{graph.entry}_p90_error": compared.p90})
+        compared.require()
 
 
 # > It prints a header that says the lowerer, the platform and the UUID of the device that it runs on,
