@@ -28,7 +28,6 @@ STICKY = {
     721: "CUDA_ERROR_TENSOR_MEMORY_LEAK",
     999: "CUDA_ERROR_UNKNOWN",
 }
-_NO_CONTEXTS = (3, 4, 100)  # not initialised, not any more, no card: nothing that could be broken
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -58,10 +57,10 @@ def faults(library: str = LIBRARY) -> list[Fault]:
         return []
     count = ctypes.c_int()
     status = driver.cuDeviceGetCount(ctypes.byref(count))
-    if status in _NO_CONTEXTS:
-        return []
-    found = [_fault(driver, "every card", "cuDeviceGetCount", status)] if status else []
-    return found + [fault for ordinal in range(count.value) if (fault := _look(driver, ordinal)) is not None]
+    if status:
+        # A driver that was never initialised, or is a stand-in to link against, has no context that could be broken.
+        return [_fault(driver, "every card", "cuDeviceGetCount", status)] if status in STICKY else []
+    return [fault for ordinal in range(count.value) if (fault := _look(driver, ordinal)) is not None]
 
 
 def _look(driver: Any, ordinal: int) -> Fault | None:

@@ -4,7 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pytest_cudaboot.errors import DeviceCrashError, DeviceError, DeviceHangError, DevicePoisonedError
+from pytest_cudaboot.errors import (
+    CudabootError,
+    DeviceCrashError,
+    DeviceError,
+    DeviceHangError,
+    DevicePoisonedError,
+)
 
 if TYPE_CHECKING:
     from pytest_cudaboot.device.client import DeviceProcess
@@ -20,12 +26,16 @@ def broken_by(process: DeviceProcess) -> DeviceError | None:
         faults = process.call("health", budget=PROBE_BUDGET)
     except (DeviceCrashError, DeviceHangError) as error:
         return error
+    except CudabootError as error:
+        return _ended(process, f"it leaves a device process that can not be probed, and was ended: {error}")
     if not faults:
         return None
     words = "; ".join("{gpu} answers {call} with {code} ({name})".format(**fault) for fault in faults)
     sticky = "a sticky error" if all(fault["sticky"] for fault in faults) else "an error"
-    process.condemn(f"{sticky}: {words}")
     process.evidence["sticky"] = faults
-    return DevicePoisonedError(
-        f"it leaves {sticky} in its device process, which was ended: {words}", process.evidence
-    )
+    return _ended(process, f"it leaves {sticky} in its device process, which was ended: {words}")
+
+
+def _ended(process: DeviceProcess, words: str) -> DevicePoisonedError:
+    process.condemn(words.partition("\n")[0])
+    return DevicePoisonedError(words, process.evidence)

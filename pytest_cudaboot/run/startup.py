@@ -34,7 +34,9 @@ if TYPE_CHECKING:
     from pytest_cudaboot.run.worker import Worker
 
 IN_PROCESS = "main"  # the name of the worker that is no other process
-UNPROTECTED = "tests run in this process: a crash of one ends the run"
+UNPROTECTED = (
+    "tests run in this process: a crash of one ends the run, and a hang in its own code is not ended"
+)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

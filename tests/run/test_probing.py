@@ -32,6 +32,8 @@ class Lowerer:
     def faults(self):
         if self.broken == "endless":
             ctypes.PyDLL(None).sleep(300)
+        if self.broken == "raising":
+            raise RuntimeError("no idea")
         fault = {"gpu": "GPU-a", "code": 719, "name": "CUDA_ERROR_LAUNCH_FAILED", "call": "cuCtxSynchronize"}
         return [{**fault, "sticky": True}] if self.broken == "poisoned" else []
 
@@ -109,6 +111,16 @@ def test_nothing_is_asked_of_a_process_that_nobody_used(
     monkeypatch.setattr("pytest_cudaboot.run.devices.broken_by", lambda _: pytest.fail("it was asked"))
 
     assert devices.settle(evidence("first")) is None
+
+
+def test_a_process_that_can_not_be_asked_is_not_kept(devices: Devices) -> None:
+    before = pid(devices)
+    _, recorder = used(devices, "raising")
+    found = devices.settle(recorder)
+
+    assert isinstance(found, DevicePoisonedError)
+    assert "a device process that can not be probed, and was ended: 'health' raised" in str(found)
+    assert pid(devices) != before
 
 
 def test_what_a_test_left_running_for_ever_is_a_hang(
