@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
-import subprocess
-import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 
@@ -21,16 +17,12 @@ from tests.ffi.helpers import (
     ROOT,
     Builds,
     Child,
-    Json,
     Saboteurs,
     all_reduce,
-    clean_environment,
+    driving,
     images,
     site_file,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 
 @pytest.fixture(scope="session")
@@ -97,24 +89,7 @@ def vendor_include() -> Path:
 
 @pytest.fixture(scope="session")
 def child(project: Path, shim: Path) -> Child:
-    def start(
-        *ops: Json, cwd: Path | None = None, env: Mapping[str, str] | None = None, **settings: str
-    ) -> list[Json]:
-        done = subprocess.run(
-            [sys.executable, "-S", str(Path(__file__).with_name("drive.py")), str(shim)],
-            input=json.dumps(ops),
-            cwd=cwd or project,
-            env=clean_environment(settings | dict(env or {})),
-            check=False,
-            capture_output=True,
-            text=True,
-            timeout=120,
-        )
-        assert done.returncode == 0, done.stderr
-        answers: list[Json] = json.loads(done.stdout)
-        return answers
-
-    return start
+    return driving(shim, project)
 
 
 @pytest.fixture(scope="session")

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 import shutil
 import struct
 import subprocess
+import sys
 import sysconfig
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
@@ -75,6 +77,29 @@ class Child(Protocol):
     def __call__(
         self, *ops: Json, cwd: Path | None = None, env: Mapping[str, str] | None = None, **settings: str
     ) -> list[Json]: ...
+
+
+def driving(shim: Path, project: Path) -> Child:
+    """Children that drive that shim, in the project's root unless they are told another folder."""
+
+    def start(
+        *ops: Json, cwd: Path | None = None, env: Mapping[str, str] | None = None, **settings: str
+    ) -> list[Json]:
+        done = subprocess.run(
+            [sys.executable, "-S", str(Path(__file__).with_name("drive.py")), str(shim)],
+            input=json.dumps(ops),
+            cwd=cwd or project,
+            env=clean_environment(settings | dict(env or {})),
+            check=False,
+            capture_output=True,
+            text=True,
+            timeout=120,
+        )
+        assert done.returncode == 0, done.stderr
+        answers: list[Json] = json.loads(done.stdout)
+        return answers
+
+    return start
 
 
 class Builds:
