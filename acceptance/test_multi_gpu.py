@@ -16,15 +16,12 @@ from pytest_cudaboot.errors import LeaseError, PinError
 from pytest_cudaboot.model import Gpu
 from pytest_cudaboot.probes import nvml, pci
 from pytest_cudaboot.probes.lease import acquire, lease_folder, obstacles
-from pytest_cudaboot.project import Project
 from pytest_cudaboot.run.evidence import Evidence
 from pytest_cudaboot.run.fixtures import Runner
 from pytest_cudaboot.run.worker import WORKER
 
 from .conftest import MARGIN, WITHOUT_AUTOTUNING, CudaView, Trained, Training
 
-DEVICE_LIST = re.compile(r"CUDA_VISIBLE_DEVICES=[\"']?(\d+(?:,\d+)+)")
-SCRIPTS = ("*.sh", "*.py", "*.md", "*.conf", "*.toml", "*.ini", "*.yml", "*.yaml", "Makefile")
 CONTEXT = 100 << 20  # bytes: what a process on a card takes at least
 STRAY = 64 << 20  # bytes: less than any process on a card takes
 
@@ -229,30 +226,3 @@ def leave(path: Path, text: str) -> None:
     draft = path.with_suffix(".draft")
     draft.write_text(text, encoding="utf-8")
     draft.replace(path)
-
-
-@pytest.mark.spec("multi.mask-lists")
-def test_every_list_of_devices_is_the_same(project: Project, evidence: Evidence) -> None:
-    files, lists = device_lists(project.path)
-
-    evidence.measure(files=files, lists=sorted(lists))
-    assert files > 0
-    assert len(lists) <= 1
-
-
-@pytest.mark.spec("multi.mask-lists")
-def test_two_lists_of_devices_would_be_seen(tmp_path: Path, evidence: Evidence) -> None:
-    evidence.act()
-    (tmp_path / "scripts").mkdir()
-    (tmp_path / "scripts" / "train.sh").write_text('CUDA_VISIBLE_DEVICES="0,1,2,3" ./trainer mlp data\n')
-    (tmp_path / "NOTES.md").write_text("`export CUDA_VISIBLE_DEVICES=0,1`\n")
-
-    assert device_lists(tmp_path) == (2, {"0,1,2,3", "0,1"})
-
-
-def device_lists(root: Path) -> tuple[int, set[str]]:
-    """How many scripts and texts a tree has, and the lists of devices in them."""
-    files = [path for pattern in SCRIPTS for path in root.rglob(pattern)]
-    ours = [path for path in files if path.is_file() and ".venv" not in path.relative_to(root).parts]
-    texts = [path.read_text(encoding="utf-8", errors="replace") for path in ours]
-    return len(ours), {found for text in texts for found in DEVICE_LIST.findall(text)}

@@ -14,6 +14,7 @@ from pytest_cudaboot.rules.tables import parse_toml, read_bytes
 
 BINDINGS = "cudaboot-document.toml"
 BOUND, DRIFTED, UNCOVERED, FREE = "bound", "drifted", "uncovered", "free"
+FAMILIAR = 0.25  # of the entries: what is known of less is another document
 _HEAD = """\
 # What the gate's specs encode of {name}: for each command, documented message and sentence the hash of its text, and
 # the specs. `cudaboot doc review` writes this file; the document's text is not in it.
@@ -126,15 +127,20 @@ def _entry(path: Path, anchor: str, key: str, specs: object) -> Entry:
 
 
 def closest(candidates: Iterable[Path], items: Sequence[Item]) -> Bindings:
-    """Of several files the one that knows most of this document; none if none knows a sentence."""
-    loaded = [load_bindings(path) for path in candidates]
+    """Of several files the one that knows most of this document; none if that is little.
+
+    Two documents of one kind share lines, and are not the same for that.
+    """
     present = {item.key for item in items}
-    best = max(loaded, key=lambda known: _overlap(known, present), default=Bindings())
-    return best if _overlap(best, present) else Bindings()
+    loaded = [Bindings(), *(load_bindings(path) for path in candidates)]
+    best = max(loaded, key=lambda known: _known(known, present))
+    return best if _known(best, present) >= FAMILIAR else Bindings()
 
 
-def _overlap(known: Bindings, present: Collection[Key]) -> int:
-    return sum(entry.key in present for entry in known.entries)
+def _known(known: Bindings, present: Collection[Key]) -> float:
+    """Which part of the entries the document has, word by word."""
+    there = sum(entry.key in present for entry in known.entries)
+    return there / len(known.entries) if known.entries else 0.0
 
 
 def compare(

@@ -25,7 +25,7 @@ ROUNDED = 0.005  # half a percentage point
 NEAR = 0.05  # a percentage and a fraction this close are meant to be one thing
 LOOSE = 0.01  # relative: what rounding may do to a product
 # Bounds (`>=1.2.3`, `1.2.3+`) and ranges say nothing of the version in use.
-_FULL = re.compile(r"(?<![\w.<>=~+-])v?(\d+\.\d+\.\d+(?:rc\d+)?)(?![\w.+-])")
+_FULL = re.compile(r"(?<![\w.<>=~+-])v?(\d+\.\d+\.\d+(?:rc\d+)?)(?!\w|\+|[.-]\w)")
 _COUNT = re.compile(
     rf"\b(\d+|{'|'.join(NUMBERS)})\s*(?:[\u00d7x]\s*)?(?:[\w-]+ ){{0,2}}(?:cards|GPUs)\b"
     r"|\b(\d+)\s*[\u00d7x]\s*(?:(?:NVIDIA|RTX|GTX|Tesla)\s+)*[A-Z]{0,2}\d{2,4}\b",

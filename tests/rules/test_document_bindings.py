@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -160,12 +159,13 @@ def test_no_word_of_the_document_is_kept() -> None:
 
 def test_the_file_that_knows_most_of_a_document_is_taken(tmp_path: Path) -> None:
     states = held(TEXT).states
-    (tmp_path / "a.toml").write_text(dumps("A.md", [replace(states[0], specs=("x.y",))]))
+    others = compare(items(TEXT.replace("a", "o")), Bindings(), catalog=CATALOG).states
+    (tmp_path / "a.toml").write_text(dumps("A.md", [*states[:1], *others]))
     (tmp_path / "b.toml").write_text(dumps("B.md", states))
     paths = sorted(tmp_path.glob("*.toml"))
 
     assert closest(paths, items(TEXT)).path == tmp_path / "b.toml"
-    assert closest(paths, items("# Foreign\nIt has 7 lives.")).path is None
+    assert closest(paths, items(f"# Foreign\n\n{TEXT[7:23]}\nIt has 7 lives.")).path is None
 
 
 @pytest.mark.parametrize(
