@@ -103,7 +103,8 @@ class Watchdog:
 
     # -- what is heard, in the main thread ---------------------------------------------------------------------
 
-    def pytest_testnodeready(self, node: Any) -> None:
+    def pytest_configure_node(self, node: Any) -> None:
+        """Its process is there, and has not yet imported a line of anybody's."""
         pid = self._workers.pid(node)
         with contextlib.suppress(ProcessLookupError), self._lock:
             watched = _Watched(node, pid, os.pidfd_open(pid), "collecting", COLLECTING)
