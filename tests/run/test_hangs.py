@@ -11,7 +11,7 @@ from tests.run.gate import HELD, Gate, catalog_of
 # Budgets are in the catalogue; everything else is made short, so that nobody waits for what is certain.
 SHORT = """
 from pytest_cudaboot.run import budgets, startup, watchdog
-watchdog.TICK, watchdog.GRACE, watchdog.KILL_SECONDS, watchdog.COLLECTING = 0.1, 0.4, 0.5, 0.5
+watchdog.TICK, watchdog.GRACE, watchdog.KILL_SECONDS = 0.1, 0.4, 0.5
 """
 HANGING = (
     HELD
@@ -63,26 +63,26 @@ def test_a_hang_costs_its_own_cell_whoever_holds_the_interpreter(hung: Gate) -> 
 
 
 def test_a_collection_that_hangs_ends_the_run(gate: Gate) -> None:
-    short(gate).suite(
+    short(gate, "watchdog.COLLECTING = 3").suite(
         f"import os, time\nif os.environ.get('PYTEST_XDIST_WORKER') == 'gw0': time.sleep(300)\n{HELD}"
     )
     result = gate.away()
 
     assert (result.ret, gate.verdict["verdict"]) == (12, "incomplete")
-    assert "did not end its collecting within 0.5 s" in gate.verdict["reasons"][0]
+    assert "did not end its collecting within 3 s" in gate.verdict["reasons"][0]
 
 
 def test_an_end_that_hangs_is_no_accept(gate: Gate) -> None:
     """The finalizer of a session's fixture, after all tests have ended."""
     fixture = "@pytest.fixture(scope='session')\ndef slow():\n    yield\n    __import__('time').sleep(300)\n"
-    short(gate, "startup.FIXTURES = 0.5").suite(
+    short(gate, "startup.FIXTURES = 2").suite(
         "import pytest\n" + fixture + HELD.replace("measure,", "slow, measure,")
     )
     gate.away()
 
     assert gate.verdict["verdict"] == "incomplete"
     assert gate.outcomes == {"a.works": "holds"}
-    assert "did not end its ending within 0.5 s" in gate.verdict["reasons"][0]
+    assert "did not end its ending within 2 s" in gate.verdict["reasons"][0]
 
 
 def test_a_child_that_keeps_the_workers_pipe_hides_nothing(gate: Gate) -> None:
