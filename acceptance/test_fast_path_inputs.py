@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from pytest_cudaboot.errors import ShimError
-from pytest_cudaboot.project import Project
+from pytest_cudaboot.project import Project, suite_root
 from pytest_cudaboot.run.devices import SessionHandle
 from pytest_cudaboot.run.nets import Net
 
@@ -114,14 +114,8 @@ def test_another_function_is_refused(session: Callable[[Path], SessionHandle], p
 
 
 @pytest.mark.spec("fast.input-shapes", role="canary")
-def test_float_bits_are_not_taken_for_integers(
-    session: Callable[[Path], SessionHandle], tmp_path: Path
-) -> None:
-    path = tmp_path / "integers.mlir"
-    path.write_text(
-        "module @m {\n  func.func @integers(%a: tensor<4xi32>) -> tensor<4xi32> {\n"
-        "    return %a : tensor<4xi32>\n  }\n}\n"
-    )
+def test_float_bits_are_not_taken_for_integers(session: Callable[[Path], SessionHandle]) -> None:
+    graph = suite_root() / "fixtures" / "broken" / "graphs" / "integers.mlir"
 
     with pytest.raises(ShimError, match=r"input 0 of @integers: the module wants tensor<4xi32>"):
-        session(path).invoke([np.zeros(4, np.float32)])
+        session(graph).invoke([np.zeros(4, np.float32)])

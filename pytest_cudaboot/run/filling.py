@@ -14,7 +14,7 @@ from pytest_cudaboot.probes.store import VARIABLE, ModuleStore
 from pytest_cudaboot.project import Project
 from pytest_cudaboot.rules.iree_pins import require_same_commit
 from pytest_cudaboot.rules.iree_target import Target, choose_target, cuda_target
-from pytest_cudaboot.run.iree_parts import IreeParts, find_iree
+from pytest_cudaboot.run.iree_parts import IreeParts, find_iree, needed_graphs
 
 
 def fill(
@@ -32,7 +32,7 @@ def fill(
     :raises UsageError: there is no compiler, or a target is none, or the compiler refuses a graph.
     """
     parts = find_iree(environ, project, site_packages)
-    graphs = [graph for net in project.nets for graph in (project.forward(net), project.step(net))]
+    graphs = needed_graphs(project)
     try:
         compiler = _compiler(parts, environ)
         for target in [_target(name) for name in targets]:

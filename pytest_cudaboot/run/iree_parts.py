@@ -10,7 +10,7 @@ from pytest_cudaboot.errors import TargetError, ToolMissingError
 from pytest_cudaboot.lowerers.modules import Modules, stored_compiler
 from pytest_cudaboot.model import Json
 from pytest_cudaboot.probes import store, toolchain
-from pytest_cudaboot.project import Project
+from pytest_cudaboot.project import Project, suite_root
 from pytest_cudaboot.rules.iree_pins import read_runtime_commit
 from pytest_cudaboot.rules.iree_target import choose_target
 
@@ -76,6 +76,12 @@ def kept_modules(parts: IreeParts, platform: str, environ: Mapping[str, str]) ->
     return Modules(kept, target, name, program=None, env={}) if name else None
 
 
+def needed_graphs(project: Project) -> list[Path]:
+    """What a run may ask a module of: the project's nets, and the suite's own graphs that must be refused."""
+    nets = [graph for net in project.nets for graph in (project.forward(net), project.step(net))]
+    return nets + sorted((suite_root() / "fixtures" / "broken" / "graphs").glob("*.mlir"))
+
+
 def _unkept(
     parts: IreeParts, project: Project, platform: str, environ: Mapping[str, str], absence: str
 ) -> str | None:
@@ -85,8 +91,7 @@ def _unkept(
         return None  # a variable that means nothing is refused where it is used, by its name
     if modules is None:
         return absence
-    graphs = [graph for net in project.nets for graph in (project.forward(net), project.step(net))]
-    lacking = modules.lacking(graphs)
+    lacking = modules.lacking(needed_graphs(project))
     return f"{absence}, and no module of {', '.join(lacking)} for {modules.target}" if lacking else None
 
 
