@@ -7,7 +7,6 @@ import ast
 import math
 import os
 import shutil
-import site
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -160,6 +159,7 @@ def _doctor(words: argparse.Namespace) -> int:
 
 
 def _compile(words: argparse.Namespace) -> int:
+    from pytest_cudaboot.probes.toolchain import package_folders
     from pytest_cudaboot.run.filling import fill
 
     return fill(
@@ -167,7 +167,7 @@ def _compile(words: argparse.Namespace) -> int:
         find_project(words.project, Path.cwd()),
         words.target or [DEFAULT_CHIP],
         os.environ,
-        site_packages=[Path(place) for place in (*site.getsitepackages(), *sys.path) if place],
+        site_packages=package_folders(),
         out=sys.stdout,
     )
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import re
 import shutil
+import site
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -53,6 +55,11 @@ class Search:
 
 
 Place = tuple[Path, str]
+
+
+def package_folders() -> list[Path]:
+    """Where the running interpreter's packages lie, in the order in which an import would look."""
+    return [Path(place) for place in dict.fromkeys((*sys.path, *site.getsitepackages())) if place]
 
 
 def find_cpu_plugin(environ: Mapping[str, str], site_packages: Sequence[Path]) -> Found:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import site
-import sys
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
@@ -43,8 +41,7 @@ class Places:
     @classmethod
     def here(cls, environ: Mapping[str, str], project: Path) -> Places:
         """Where the running interpreter and its user would look."""
-        folders = [Path(place) for place in (*site.getsitepackages(), *sys.path) if place]
-        return cls(environ=environ, project=project, site_packages=folders)
+        return cls(environ=environ, project=project, site_packages=toolchain.package_folders())
 
 
 def doctor(places: Places, *, as_json: bool, out: TextIO) -> int:

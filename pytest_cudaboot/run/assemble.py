@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import site
 import sys
 import uuid
 from collections.abc import Callable, Mapping
@@ -107,7 +106,7 @@ def assemble(
     catalog = load_catalog(suite.catalog) if suite.catalog else None
     identity = describe(project, environ)
     commit = identity["commit"] is not None
-    iree = find_iree(environ, project, _site_packages())
+    iree = find_iree(environ, project, toolchain.package_folders())
     platform = "cuda" if box.gpus else "cpu"
     met = conditions(project, plugin, cuda_plugin, box, commit=commit)
     met |= iree_conditions(iree, project, platform, environ) | build_conditions(environ, project)
@@ -134,16 +133,14 @@ def assemble(
 
 def find_cpu_plugin(environ: Mapping[str, str]) -> Plugin:
     """The PJRT plugin for the CPU; a miss is a fact of the run, not an error."""
-    return _found(lambda: toolchain.find_cpu_plugin(environ, _site_packages()))
+    return _found(lambda: toolchain.find_cpu_plugin(environ, toolchain.package_folders()))
 
 
 def find_cuda_plugin(project: Project, box: Box, environ: Mapping[str, str]) -> Plugin:
     """The installed CUDA plugin; it need not have a card to be looked at."""
-    return _found(lambda: toolchain.find_cuda_plugin(environ, project.path, _site_packages(), box.cuda))
-
-
-def _site_packages() -> list[Path]:
-    return [Path(place) for place in (*site.getsitepackages(), *sys.path) if place]
+    return _found(
+        lambda: toolchain.find_cuda_plugin(environ, project.path, toolchain.package_folders(), box.cuda)
+    )
 
 
 def _found(search: Callable[[], toolchain.Found]) -> Plugin:

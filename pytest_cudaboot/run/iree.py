@@ -69,7 +69,8 @@ def compiler_of(request: pytest.FixtureRequest, evidence: Evidence) -> Callable[
     def install(version: str) -> Path:
         kept = platformdirs.user_cache_path("cudaboot") / "environments"
         made = environment_with(f"{PACKAGE}=={version}", kept, env=environment, budget=evidence.left)
-        return made / "bin/iree-compile"
+        # The program itself: the script in `bin` would import whatever a PYTHONPATH has.
+        return next(made.glob("lib/python3.*/site-packages/iree/compiler/_mlir_libs/iree-compile"))
 
     return install
 

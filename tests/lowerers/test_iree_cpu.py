@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import os
-import site
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -16,7 +14,7 @@ from pytest_cudaboot.lowerers.iree import IreeLowerer
 from pytest_cudaboot.lowerers.modules import Modules, name_of
 from pytest_cudaboot.probes.compiler import Compiler, ask_version, module_parts
 from pytest_cudaboot.probes.store import ModuleStore
-from pytest_cudaboot.probes.toolchain import find_iree_compile
+from pytest_cudaboot.probes.toolchain import find_iree_compile, package_folders
 from pytest_cudaboot.rules.iree_target import Target, choose_target, cuda_target
 from pytest_cudaboot.rules.targets import read_ptx
 
@@ -35,8 +33,7 @@ S = np.full((), 2, np.float32)
 
 @pytest.fixture(scope="module")
 def compiler() -> Compiler:
-    places = [Path(place) for place in (*site.getsitepackages(), *sys.path) if place]
-    found = find_iree_compile({"PATH": ""}, Path(), places)
+    found = find_iree_compile({"PATH": ""}, Path(), package_folders())
     said, _ = ask_version(found.path, env=os.environ)
     return Compiler(path=found.path, found_via=found.found_via, package=found.version, said=said)
 
