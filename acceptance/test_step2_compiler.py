@@ -153,19 +153,6 @@ def test_what_the_line_would_bring_beside_the_lock(
         require_pinned(brought[1], pin)
 
 
-# > the same package for every backend
-@pytest.mark.spec("step2.rocm-same-pin")
-def test_every_text_has_the_documents_pin(
-    project: Project, document_text: str, measure: Callable[..., None]
-) -> None:
-    assert project.document is not None
-    texts = sorted(project.document.parent.glob("*.md"))
-    found = {path.name: pin for path in texts if (pin := find_pin(path.read_text()))}
-
-    measure(texts=len(texts), pins=found)
-    assert set(found.values()) == {find_pin(document_text)}
-
-
 # > 3.11 says `'func.func' op failed to distribute` to both
 @pytest.mark.spec("step2.fix-24283")
 @pytest.mark.parametrize("name", ["ln_nchw_fwd", "ln_nchw_train_step"])
