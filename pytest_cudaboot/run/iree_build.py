@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from pytest_cudaboot.errors import ProjectError
-from pytest_cudaboot.lowerers.build import build_iree_shim, rebuild_command
+from pytest_cudaboot.lowerers.build import IREE_LINE, build_iree_shim, rebuild_command
 from pytest_cudaboot.probes.iree_tree import given, read_tree
 from pytest_cudaboot.project import Project
 from pytest_cudaboot.rules.iree_tree import TreeFacts, tree_faults
@@ -80,6 +80,6 @@ def iree_shim(given_iree_shim: Path | None, request: pytest.FixtureRequest) -> P
 
 @pytest.fixture(scope="session")
 def iree_rebuild(request: pytest.FixtureRequest) -> str:
-    """The command that builds the shim; without a tree it still has its variables."""
+    """The command that builds the shim; without a tree it still has its variables, for a shell to fill in."""
     named = given(request.config.stash[WORKER].environ)
-    return rebuild_command(*named) if named else rebuild_command(Path("$IREE_SRC"), Path("$IREE_BUILD"))
+    return rebuild_command(*named) if named else " ".join(IREE_LINE)
