@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Mapping
 
 from pytest_cudaboot.rules.catalog import Catalog
 
@@ -11,8 +11,6 @@ FIXTURES = 300.0  # for builds and starts, which are no part of what a spec's bu
 FLOOR = 60.0  # a machine under load, or a cache that was cleared
 SHORTER = 10.0  # a hang is known after so many times what it took at most
 LONGER = 3.0  # and what is slow here, is slow here
-
-Expected = Callable[[str], float | None]
 
 
 def budget(listed: float, remembered: float | None) -> float:
@@ -30,19 +28,23 @@ def budget(listed: float, remembered: float | None) -> float:
     return max(min(listed, max(FLOOR, SHORTER * remembered)), LONGER * remembered)
 
 
+def name_of(spec: str, lowerer: str | None) -> str:
+    """What a spec is remembered by: `step3.build`, `step4.run·xla`."""
+    return f"{spec}·{lowerer}" if lowerer else spec
+
+
 class Budgets:
     """Budgets of a run's tests; worker and controller make the same.
 
-    :param expected: what is remembered of a test, by the name of its spec and lowerer (`step3.build·xla`).
+    :param remembered: seconds by `name_of`, of what was seen under the very same toolchain.
     """
 
-    def __init__(self, catalog: Catalog | None, expected: Expected | None = None) -> None:
+    def __init__(self, catalog: Catalog | None, remembered: Mapping[str, float] | None = None) -> None:
         self._catalog = catalog
-        self._expected = expected or (lambda _: None)
+        self._remembered = remembered or {}
 
     def of(self, spec: str | None, lowerer: str | None = None) -> float:
         """Seconds for a test's body; a user's own test has the default."""
         if spec is None or self._catalog is None or spec not in self._catalog.specs:
             return DEFAULT
-        name = f"{spec}·{lowerer}" if lowerer else spec
-        return budget(float(self._catalog.specs[spec].budget), self._expected(name))
+        return budget(float(self._catalog.specs[spec].budget), self._remembered.get(name_of(spec, lowerer)))

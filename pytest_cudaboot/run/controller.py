@@ -60,7 +60,7 @@ class Controller:
         self.catalog = assembly.catalog
         self.run = assembly.record
         self.waived = assembly.waived
-        self.budgets = Budgets(self.catalog)
+        self.budgets = Budgets(self.catalog, self.plan.remembered)
         self.claim = claim
         self.problem = problem
         self.notes = notes

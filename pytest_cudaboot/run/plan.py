@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, fields
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 
 from pytest_cudaboot.model import CellKey, Gpu, Json, to_json
@@ -26,6 +27,7 @@ class Plan:
     :param cells: the planned cells, in document order.
     :param partial: why tests may be missing that were never collected, or null: then the whole suite was asked for.
     :param controller: pid that the workers die with.
+    :param remembered: seconds that specs took before, for their budgets (`run/memory.py`).
     """
 
     run: str
@@ -44,6 +46,7 @@ class Plan:
     cells: tuple[CellKey, ...]
     partial: str | None
     controller: int
+    remembered: Mapping[str, float] = field(default_factory=dict)
 
     def dumps(self) -> str:
         """The plan as JSON text, for `workerinput`."""

@@ -42,7 +42,7 @@ class Worker:
         self.catalog = catalog
         self.name = name
         self.environ = environ
-        self.budgets = Budgets(catalog)
+        self.budgets = Budgets(catalog, plan.remembered)
         self.lane = environ.get(LANE_VARIABLE, HOST)
         self.gpu = plan.gpu(self.lane)
         self.devices = Devices(environ, self.gpu, plan.logs, name, Asides(Path(plan.workdir)))
