@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.ffi.drift import DRIFT, SHARED
 from tests.ffi.helpers import (
     BUILD_SHIM,
     BUILD_TRAINER,
@@ -100,6 +101,18 @@ def modules(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for n in (2, 3):
         (folder / f"summed{n}.mlir").write_text(all_reduce(n))
     return folder
+
+
+@pytest.fixture(scope="session")
+def drifts(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Modules that are trained: one on one device, one on two, one that gives its own input away."""
+    made = tmp_path_factory.mktemp("resident")
+    (made / "drift.mlir").write_text(DRIFT)
+    (made / "shared.mlir").write_text(SHARED)
+    (made / "giving.mlir").write_text(
+        DRIFT.replace("%x: tensor<4xf32>", "%x: tensor<4xf32> {tf.aliasing_output = 0 : i32}")
+    )
+    return made
 
 
 @pytest.fixture

@@ -24,6 +24,10 @@ def pointers(buffers: list[array[float] | None]) -> Any:
     return (ctypes.c_void_p * max(1, len(buffers)))(*addresses)
 
 
+def address(buffer: array[Any]) -> Any:
+    return ctypes.c_void_p(buffer.buffer_info()[0])
+
+
 class Driver:
     """The sessions of one child, by number."""
 
@@ -31,6 +35,7 @@ class Driver:
         self.library = ctypes.CDLL(shim)
         self.library.iree_ffi_session_create.restype = ctypes.c_void_p
         self.sessions: list[int | None] = []
+        self.last: list[array[float]] = []
 
     def create(self, op: Json) -> Json:
         path = op["path"]
@@ -44,37 +49,115 @@ class Driver:
         return {}
 
     def invoke(self, op: Json) -> Json:
-        """`inputs` are {dims, data} (data null: NULL); what is in `lie` replaces the true argument."""
+        """`inputs` are {dims, data} (data null: NULL); what is in `lie` replaces the true argument.
+
+        An input with `last` instead of `data` is that output of the invocation before.
+        `skip` are outputs that go as NULL. With `scribble` the inputs are spoilt when the call is back.
+        """
         inputs = op["inputs"]
         lie = op.get("lie", {})
         dims = [d for i in inputs for d in i["dims"]]
-        data = [None if i["data"] is None else array("f", i["data"]) for i in inputs]
+        data = [self._data(i) for i in inputs]
         outputs = [array("f", [float("nan")] * total) for total in op["totals"]]
-        handle = self.sessions[op["session"]] if op.get("session") is not None else None
-        fn = lie.get("fn", op["fn"])
         totals = lie.get("totals", op["totals"])
         ranks = lie.get("ranks", [len(i["dims"]) for i in inputs])
-        head = [ctypes.c_void_p(handle), None if fn is None else fn.encode()]
         middle = [
             lie.get("n_inputs", len(inputs)),
             (ctypes.c_int32 * max(1, len(ranks)))(*ranks),
             (ctypes.c_int64 * max(1, len(dims)))(*dims),
             None if lie.get("no_inputs") else pointers(data),
         ]
+        shown = [None if i in op.get("skip", []) else output for i, output in enumerate(outputs)]
         tail = [
             lie.get("n_outputs", len(outputs)),
             (ctypes.c_int64 * max(1, len(totals)))(*totals),
-            None if lie.get("no_outputs") else pointers(list(outputs)),
+            None if lie.get("no_outputs") else pointers(shown),
         ]
-        if op.get("replicas") is None:
-            code = self.library.iree_ffi_invoke_f32(*head, *middle, *tail)
-        else:
-            mask = None if op.get("mask") is None else bytes(op["mask"])
-            code = self.library.pjrt_ffi_invoke_f32_dp(*head, op["replicas"], *middle, mask, *tail)
-        answer: Json = {"code": code, "outputs": [list(o) for o in outputs]}
+        answer: Json = {"code": self._call(op, middle, tail), "outputs": [list(o) for o in outputs]}
         if op.get("keep"):
             answer["inputs"] = [list(d) for d in data if d is not None]
+        if op.get("scribble"):
+            for values in data:
+                if values is not None:
+                    values[:] = array("f", [float("nan")] * len(values))
+        self.last = outputs
         return answer
+
+    def _data(self, one: Json) -> array[float] | None:
+        if "last" in one:
+            return array("f", self.last[one["last"]])
+        return None if one["data"] is None else array("f", one["data"])
+
+    def _call(self, op: Json, middle: list[Any], tail: list[Any]) -> int:
+        """The verb that the operation means: by its `range`, its `roles`, its `replicas`, or the plain one."""
+        fn = op.get("lie", {}).get("fn", op["fn"])
+        head = [self._handle(op), None if fn is None else fn.encode()]
+        mask = None if op.get("mask") is None else bytes(op["mask"])
+        replicas = op.get("replicas", 1)
+        code: int
+        if "range" in op:
+            generation = ctypes.c_longlong(op.get("generation", 0))
+            verb = self.library.pjrt_ffi_invoke_f32_resident_v2
+            code = verb(*head, replicas, *op["range"], generation, *middle, mask, *tail)
+        elif "roles" in op:
+            roles = None if op["roles"] is None else (ctypes.c_int32 * len(op["roles"]))(*op["roles"])
+            how = (op.get("in_flight", 0), op.get("late", 0))
+            code = self.library.pjrt_ffi_step_f32_v1(*head, replicas, *middle, mask, roles, *tail, *how)
+        elif op.get("replicas") is None:
+            code = self.library.iree_ffi_invoke_f32(*head, *middle, *tail)
+        else:
+            code = self.library.pjrt_ffi_invoke_f32_dp(*head, replicas, *middle, mask, *tail)
+        return code
+
+    def _handle(self, op: Json) -> Any:
+        return ctypes.c_void_p(self.sessions[op["session"]] if op.get("session") is not None else None)
+
+    def flush(self, op: Json) -> Json:
+        outputs = [array("f", [float("nan")] * total) for total in op["totals"]]
+        out = pointers(list(outputs)) if outputs else None
+        code = self.library.pjrt_ffi_flush_v1(self._handle(op), len(outputs), out)
+        return {"code": code, "outputs": [list(o) for o in outputs]}
+
+    def read(self, op: Json) -> Json:
+        floats = array("f", [float("nan")] * op["floats"])
+        target = None if op.get("nowhere") else pointers([floats])[0]
+        count = ctypes.c_int64(op["floats"])
+        code = self.library.pjrt_ffi_resident_read(self._handle(op), count, ctypes.c_void_p(target))
+        return {"code": code, "floats": list(floats)}
+
+    def available(self, op: Json) -> Json:
+        return {"asked": self.library.pjrt_ffi_resident_available()}
+
+    def loop(self, op: Json) -> Json:
+        """Repeats a step whose kept inputs stay on the device; the resident pages after each tenth."""
+        pages = []
+        for i in range(op["times"]):
+            done = self.invoke(op["first"] if i == 0 else op["step"])
+            if done["code"] != 0:
+                return {"code": done["code"], "pages": pages}
+            if (i + 1) % (op["times"] // 10) == 0:
+                pages.append(int(Path("/proc/self/statm").read_text().split()[1]))
+        return {"code": 0, "pages": pages}
+
+    def train(self, op: Json) -> Json:
+        """A train verb: `parameters` are {dims, data}, `extra` the integers that follow the batch."""
+        parameters, x = op["parameters"], op["x"]
+        sizes = op.get("sizes", [len(p["data"]) for p in parameters])
+        dims = [d for p in parameters for d in p["dims"]]
+        packed = array("f", [v for p in parameters for v in p["data"]])
+        pixels, y = array("f", x["data"]), array(op["y_type"], op["y"])
+        made, loss = array("f", [float("nan")] * len(packed)), array("f", [float("nan")])
+        bn = array("f", [float("nan")] * 2 * sum(op["bn"]))
+        rates = [ctypes.c_float(op["lr"]), *([ctypes.c_float(op["t"])] if "t" in op else [])]
+        tail = [len(op["bn"]), (ctypes.c_int64 * (len(op["bn"]) + 1))(*op["bn"]), address(bn)]
+        code = getattr(self.library, f"iree_ffi_train_step_{op['name']}")(
+            *(self._handle(op), op["fn"].encode(), op["batch"], *op["extra"], len(parameters)),
+            (ctypes.c_int32 * len(parameters))(*[len(p["dims"]) for p in parameters]),
+            *((ctypes.c_int64 * len(dims))(*dims), (ctypes.c_int64 * len(sizes))(*sizes), address(packed)),
+            *(len(x["dims"]), (ctypes.c_int64 * len(x["dims"]))(*x["dims"]), address(pixels), address(y)),
+            *(*rates, address(made), address(loss), *(tail if "t" in op else [])),
+        )
+        return {"code": code, "packed": list(made), "loss": loss[0], "bn": list(bn)}
 
     def describe(self, op: Json) -> Json:
         room = op.get("room", 1 << 16)
