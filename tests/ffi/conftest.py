@@ -16,6 +16,7 @@ from tests.ffi.helpers import (
     IDENTITY,
     PLUGINS,
     ROOT,
+    TRAIN,
     Builds,
     Child,
     Saboteurs,
@@ -98,6 +99,7 @@ def modules(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with the small modules that tests run."""
     folder = tmp_path_factory.mktemp("modules")
     (folder / "pair.mlir").write_text(IDENTITY)
+    (folder / "train.mlir").write_text(TRAIN)
     for n in (2, 3):
         (folder / f"summed{n}.mlir").write_text(all_reduce(n))
     return folder

@@ -130,7 +130,7 @@ class Driver:
 
     def loop(self, op: Json) -> Json:
         """Repeats a step whose kept inputs stay on the device; the resident pages after each tenth."""
-        pages = []
+        pages: list[int] = []
         for i in range(op["times"]):
             done = self.invoke(op["first"] if i == 0 else op["step"])
             if done["code"] != 0:

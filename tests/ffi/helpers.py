@@ -154,6 +154,16 @@ module @m {
 }
 """
 
+# The generic train verb's form; the labels are to be one-hot.
+TRAIN = """
+module @m {
+  func.func @train(%p: tensor<2x3xf32>, %x: tensor<2x3xf32>, %y: tensor<2x2xf32>, %lr: tensor<f32>)
+      -> (tensor<2x3xf32>, tensor<f32>) {
+    return %p, %lr : tensor<2x3xf32>, tensor<f32>
+  }
+}
+"""
+
 ALL_REDUCE = """
 module @m {
   func.func @summed(%x: tensor<2xf32>, %w: tensor<f32>) -> (tensor<2xf32>, tensor<f32>) {

@@ -138,7 +138,7 @@ def bad_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def scenario(modules: Path, bad_file: Path, plugin: Path) -> list[str | Path]:
-    return [modules / "pair.mlir", modules / "summed2.mlir", bad_file, plugin]
+    return [*(modules / f"{name}.mlir" for name in ("pair", "summed2", "train")), bad_file, plugin]
 
 
 @pytest.mark.parametrize(

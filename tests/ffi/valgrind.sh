@@ -4,8 +4,8 @@
 #
 #   tests/ffi/valgrind.sh PLUGIN MODULES
 #
-# MODULES is a folder with pair.mlir and summed2.mlir (the tests' fixture
-# `modules` makes one). It fails if the innermost frame of any report is ours,
+# MODULES is a folder with pair.mlir, summed2.mlir and train.mlir (the tests'
+# fixture `modules` makes one). It fails if the innermost frame of any report is ours,
 # or if a block is definitely lost.
 set -eu
 plugin=$1
@@ -18,9 +18,10 @@ gcc -g -O1 -fPIC -shared "$ffi/pjrt_ffi.c" -ldl -o "$work/shim.so"
 gcc -g "-I$ffi" "$here/scenario.c" -ldl -o "$work/scenario"
 PJRT_PLUGIN=$plugin PJRT_REPLICAS=2 valgrind --error-limit=no --leak-check=full \
   --num-callers=40 "--log-file=$work/log" \
-  "$work/scenario" "$work/shim.so" "$modules/pair.mlir" "$modules/summed2.mlir" /dev/null "$plugin"
+  "$work/scenario" "$work/shim.so" "$modules/pair.mlir" "$modules/summed2.mlir" \
+  "$modules/train.mlir" /dev/null "$plugin"
 tail -1 "$work/log"
-if grep -E ' at 0x' "$work/log" | grep -E '\((pjrt|signature|json|library|failure|scenario)[a-z_]*\.[ch]:' ||
+if grep -E ' at 0x' "$work/log" | grep -E '\((pjrt|signature|json|library|failure|guard|train|scenario)[a-z_]*\.[ch]:' ||
   grep 'definitely lost: [1-9]' "$work/log"; then
   exit 1
 fi
