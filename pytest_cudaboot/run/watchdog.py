@@ -121,7 +121,10 @@ class Watchdog:
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        worker = report.node.gateway.id  # xdist's, on each report of a worker
+        node = getattr(report, "node", None)  # xdist has put it on each report of a worker
+        if node is None:
+            return
+        worker = node.gateway.id
         if report.when == CRASHED:
             self._explain(report, worker)
         elif report.when == "setup" and report.passed:

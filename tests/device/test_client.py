@@ -192,7 +192,7 @@ def test_a_hang_shows_its_stacks_and_is_killed(device: DeviceProcess) -> None:
     with pytest.raises(DeviceHangError, match=r"did not answer 'hang' within 0.5 s; killed") as caught:
         device.call("hang", budget=0.5)
 
-    assert time.monotonic() - started < 5
+    assert time.monotonic() - started < 30  # with a debugger on a busy machine
     evidence = caught.value.evidence
     assert "service_under_test.py" in evidence["log_tail"]
     assert "service_under_test.py" in Path(evidence["stacks"]).read_text()
