@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import multiprocessing
 import os
 import signal
+import threading
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -129,19 +131,23 @@ def test_a_run_that_is_killed_in_the_middle_is_in_nobodys_way(store: ModuleStore
     assert store.fill(KEY, write, patience=5).path.read_bytes() == b"module"
 
 
-def _race(store: ModuleStore, barrier: Any, log: Path) -> None:
+def _race(store: ModuleStore, start: Any, meeting: Any, log: Path) -> None:
     def logged(path: Path) -> dict[str, Any]:
         with log.open("a") as file:
             file.write("made\n")
+        # Were both in here, they would meet.
+        with contextlib.suppress(threading.BrokenBarrierError):
+            meeting.wait(0.5)
         return write(path)
 
-    barrier.wait()
+    start.wait()
     store.fill(KEY, logged)
 
 
 def test_of_two_runs_that_race_one_compiles(store: ModuleStore, tmp_path: Path) -> None:
-    barrier, log = SPAWN.Barrier(2), tmp_path / "log"
-    racers = [SPAWN.Process(target=_race, args=(store, barrier, log)) for _ in range(2)]
+    log = tmp_path / "log"
+    barriers = (SPAWN.Barrier(2), SPAWN.Barrier(2))
+    racers = [SPAWN.Process(target=_race, args=(store, *barriers, log)) for _ in range(2)]
     for racer in racers:
         racer.start()
     for racer in racers:
