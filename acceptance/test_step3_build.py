@@ -7,12 +7,13 @@ import re
 import shlex
 import shutil
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from pytest_cudaboot.errors import BuildError
+from pytest_cudaboot.errors import BuildError, ShimError
 from pytest_cudaboot.lowerers.build import IREE_LINE, build_iree_shim, expand
 from pytest_cudaboot.probes import elf
 from pytest_cudaboot.probes.iree_tree import given
@@ -20,7 +21,7 @@ from pytest_cudaboot.probes.process import Completed
 from pytest_cudaboot.rules.document import code_blocks
 from pytest_cudaboot.rules.freshness import Built, Freshness, Judgement, judge_freshness
 from pytest_cudaboot.rules.iree_tree import ARCHIVES, TreeFacts, commit_fault, tree_faults
-from pytest_cudaboot.rules.shim_symbols import drivers
+from pytest_cudaboot.rules.shim_symbols import driver_fault, drivers
 from pytest_cudaboot.run.evidence import Evidence
 from pytest_cudaboot.run.fixtures import Runner
 from pytest_cudaboot.run.iree_build import IreeTree
@@ -30,6 +31,7 @@ DEFINE, GROUP = (
     "-DIREE_ALLOCATOR_SYSTEM_CTL=iree_allocator_libc_ctl",
     ("-Wl,--start-group", "-Wl,--end-group"),
 )
+WHOLE = ("-Wl,--whole-archive", "-Wl,--no-whole-archive")
 WARNINGS = ("-Wall", "-Wextra", "-Werror")
 OTHER_COMMIT = "0" * 40
 CC = "gcc"
@@ -186,6 +188,40 @@ def test_without_a_part_the_line_fails_as_documented(
 
     assert done.returncode != 0
     assert re.search(words, done.stderr), done.stderr
+
+
+@pytest.fixture
+def without_whole_archive(link: Callable[[Sequence[str]], Completed], line: list[str], sources: Path) -> Path:
+    """The shim, linked by the line without the two words around the runtime."""
+    done = link([word for word in line if word not in WHOLE])
+    assert done.returncode == 0, done.recipe()
+    return sources / "ffi" / "libiree_ffi.so"
+
+
+# > `--whole-archive` is for runtimes in which nothing refers to a driver, so that a linker leaves it out
+@pytest.mark.spec("step3.whole-archive")
+def test_with_it_the_driver_is_there(built_iree_shim: Path, evidence: Evidence) -> None:
+    evidence.act()
+
+    assert "cuda" in (drivers(elf.static_symbols(built_iree_shim)) or ())
+
+
+@pytest.mark.spec("step3.whole-archive", role="canary")
+def test_without_it_the_driver_is_left_out(
+    without_whole_archive: Path, iree_rebuild: str, canary: Callable[[str], AbstractContextManager[None]]
+) -> None:
+    found = drivers(elf.static_symbols(without_whole_archive))
+
+    with canary("has no iree_hal_cuda_driver_module_register"):
+        if (fault := driver_fault(without_whole_archive.name, found, iree_rebuild)) is not None:
+            raise ShimError(fault)
+
+
+@pytest.mark.spec("step3.whole-archive", role="control")
+def test_it_was_really_left_out(without_whole_archive: Path, line: list[str], built_iree_shim: Path) -> None:
+    assert set(WHOLE) <= set(line)
+    # What nothing refers to is not there, so it is the smaller one.
+    assert without_whole_archive.stat().st_size < built_iree_shim.stat().st_size
 
 
 # > `-DUSE_HIP` is the override for a card of the other vendor
