@@ -30,7 +30,7 @@ from pytest_cudaboot.run.nets import Net, load_net
 from pytest_cudaboot.run.worker import WORKER
 
 SOURCES = ("ffi", "nets")
-SHIM = "libpjrt_ffi.so"
+SHIM, IREE_SHIM = "libpjrt_ffi.so", "libiree_ffi.so"
 # Autotuning may choose another kernel in each process; without it two runs are equal to the last bit.
 WITHOUT_AUTOTUNING = "--xla_gpu_autotune_level=0 --xla_gpu_deterministic_ops=true"
 ENDLESS = "100000000"  # steps: more than anybody waits for
@@ -93,6 +93,13 @@ def checkout(sources: Path, pjrt_shim: Path, trainer_program: Path) -> Path:
     shutil.copy2(pjrt_shim, sources / "ffi" / SHIM)
     shutil.copy2(trainer_program, sources / "trainer")
     return sources
+
+
+@pytest.fixture
+def iree_checkout(checkout: Path, iree_shim: Path) -> Path:
+    """The checkout with both shims."""
+    shutil.copy2(iree_shim, checkout / "ffi" / IREE_SHIM)
+    return checkout
 
 
 @pytest.fixture
