@@ -27,13 +27,14 @@ class Memory:
     """The longest that each spec took, by what must be the same for that to mean anything.
 
     :param record: whatever it says of toolchain, driver and cards is part of the key: after a bump nothing is
-        remembered, since then everything is compiled for the first time.
+        remembered, since then everything is compiled for the first time. Of another project or catalogue neither.
     """
 
     def __init__(self, history: History, record: RunRecord) -> None:
         self._history = history
         cards = sorted({gpu.name for gpu in record.gpus})
-        facts = [record.platform, cards, record.box.get("driver"), record.toolchain]
+        whose = [record.project.get("name"), record.catalog.get("sha256")]
+        facts = [*whose, record.platform, cards, record.box.get("driver"), record.toolchain]
         text = json.dumps(facts, sort_keys=True, default=str)
         self._toolchain = hashlib.sha256(text.encode()).hexdigest()[:16]
 

@@ -76,7 +76,13 @@ def test_the_longest_that_ended_well_is_remembered(catalog: Catalog) -> None:
 
 
 @pytest.mark.parametrize(
-    "bump", [{"toolchain": {"plugin": "2"}}, {"box": {"driver": "580"}}, {"platform": "cuda"}]
+    "bump",
+    [
+        {"toolchain": {"plugin": "2"}},
+        {"box": {"driver": "580"}},
+        {"platform": "cuda"},
+        {"project": {"name": "other"}},
+    ],
 )
 def test_nothing_is_remembered_across_a_bump(catalog: Catalog, bump: dict[str, Any]) -> None:
     kept = Kept()
