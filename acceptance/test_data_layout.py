@@ -31,11 +31,11 @@ def digits(checkout: Path, project: Project) -> Path:
 
 
 @pytest.fixture
-def refusal(run: Runner, checkout: Path) -> Callable[[Path], str]:
+def refusal(run: Runner, checkout: Path) -> Callable[..., str]:
     """A function that gives a folder to the trainer, which must refuse it before it opens a shim."""
 
-    def refuse(folder: Path) -> str:
-        argv = ["./trainer", "linear", folder.name, "--steps", "1"]
+    def refuse(folder: Path, net: str = "linear") -> str:
+        argv = ["./trainer", net, folder.name, "--steps", "1"]
         done = run(
             argv, cwd=checkout, env={"LEAN_MLIR_LOWERER_SO": "no-shim-is-opened"}, device=False, check=False
         )
@@ -74,7 +74,7 @@ def test_the_projects_digits_are_whole(project: Project, evidence: Evidence) -> 
     ],
 )
 def test_spoilt_digits_are_refused_by_name(
-    digits: Path, refusal: Callable[[Path], str], name: str, spoil: Callable[[bytes], bytes], words: str
+    digits: Path, refusal: Callable[..., str], name: str, spoil: Callable[[bytes], bytes], words: str
 ) -> None:
     (digits / name).write_bytes(spoil((digits / name).read_bytes()))
 
@@ -82,7 +82,7 @@ def test_spoilt_digits_are_refused_by_name(
 
 
 @pytest.mark.spec("data.mnist", role="canary")
-def test_a_wrong_folder_is_refused_by_name(checkout: Path, refusal: Callable[[Path], str]) -> None:
+def test_a_wrong_folder_is_refused_by_name(checkout: Path, refusal: Callable[..., str]) -> None:
     assert f"no-such-folder/{IMAGES}: No such file" in refusal(checkout / "no-such-folder")
 
 
@@ -101,7 +101,7 @@ def test_linked_files_are_read(digits: Path, tmp_path: Path, evidence: Evidence)
 
 
 @pytest.mark.spec("data.symlinks", role="canary")
-def test_a_dangling_link_is_refused_by_name(digits: Path, refusal: Callable[[Path], str]) -> None:
+def test_a_dangling_link_is_refused_by_name(digits: Path, refusal: Callable[..., str]) -> None:
     (digits / LABELS).unlink()
     (digits / LABELS).symlink_to(digits / "gone")
 
@@ -142,6 +142,27 @@ def test_a_cut_batch_is_refused_by_name(tmp_path: Path, evidence: Evidence) -> N
 
     with pytest.raises(DataError, match=r"data_batch_3\.bin"):
         read_layout(tmp_path, "cifar-10")
+
+
+# > a net of 3 x 32 x 32 pixels is
+# > trained on these.
+@pytest.mark.spec("data.cifar", role="canary")
+@pytest.mark.parametrize(
+    ("spoil", "words"),
+    [
+        pytest.param(lambda data: data[:-1], "6145 bytes are no whole number of records", id="cut"),
+        pytest.param(lambda data: data + b"\0", "6147 bytes are no whole number of records", id="too long"),
+        pytest.param(lambda data: b"\x0a" + data[1:], "label 10 at index 0", id="a label out of range"),
+        pytest.param(lambda data: data[: len(data) // 2], "1 records, where", id="fewer records"),
+    ],
+)
+def test_the_trainer_refuses_a_spoilt_batch_by_name(
+    checkout: Path, refusal: Callable[..., str], spoil: Callable[[bytes], bytes], words: str
+) -> None:
+    batch = cifar(checkout / "images") / "cifar-10" / "data_batch_3.bin"
+    batch.write_bytes(spoil(batch.read_bytes()))
+
+    assert f"images/cifar-10/data_batch_3.bin: {words}" in refusal(checkout / "images", "cifar8")
 
 
 @pytest.mark.spec("data.imagenette")
