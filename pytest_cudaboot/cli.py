@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import argparse
-import ast
+import difflib
 import math
 import os
 import shutil
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 from pytest_cudaboot.errors import UsageError
 from pytest_cudaboot.project import find_project, suite_root
 from pytest_cudaboot.report import terminal
-from pytest_cudaboot.rules.catalog import Catalog, Spec, load_catalog
+from pytest_cudaboot.rules.catalog import Catalog, load_catalog
 from pytest_cudaboot.rules.iree_target import DEFAULT_CHIP
 from pytest_cudaboot.rules.ledger_lines import read_ledger
 from pytest_cudaboot.rules.traces import FIRST_STEPS, TOLERANCE
@@ -55,8 +55,9 @@ def _parser() -> argparse.ArgumentParser:
     )
     compiling.set_defaults(answer=_compile)
     explain = commands.add_parser(
-        "explain", help="What the catalogue says of a spec, and which files test it"
+        "explain", help="What a spec checks, why, from which sentence, and what to do when it is red"
     )
+    explain.add_argument("--document", metavar="FILE", help="Document whose sentences are told")
     explain.add_argument("spec", metavar="SPEC")
     explain.set_defaults(answer=_explain)
     _add_document(commands.add_parser("doc", help="What a bring-up document says, and which specs encode it"))
@@ -114,6 +115,8 @@ def _add_document(doc: argparse.ArgumentParser) -> None:
     check.add_argument("--json", action="store_true", help="Print the answer as JSON")
     check.add_argument("file", metavar="FILE")
     check.set_defaults(answer=_check)
+    incidents = commands.add_parser("incidents", help="Which spec catches which incident, as Markdown")
+    incidents.set_defaults(answer=_incidents)
     for command in (coverage, review):
         command.add_argument(
             "--bindings", metavar="FILE", help="What was remembered, in place of what is found"
@@ -178,50 +181,28 @@ def _catalog(words: argparse.Namespace) -> Catalog:
 
 
 def _explain(words: argparse.Namespace) -> int:
+    from pytest_cudaboot.report.explain import explain
+
     catalog = _catalog(words)
     spec = catalog.specs.get(words.spec)
     if spec is None:
-        raise UsageError(f"no spec {words.spec!r} in {catalog.path}; it has: {', '.join(catalog.specs)}")
-    for name, value in _facts(spec, catalog):
-        if value:
-            sys.stdout.write(f"{name:>9}  {value}\n")
+        near = difflib.get_close_matches(words.spec, list(catalog.specs), n=1)
+        meant = f"; did you mean {near[0]!r}?" if near else ""
+        raise UsageError(
+            f"no spec {words.spec!r} in {catalog.path}{meant}; it has: {', '.join(catalog.specs)}"
+        )
+    shipped = None if words.catalog else find_project("reference", Path.cwd()).document
+    document = Path(words.document) if words.document else shipped
+    return explain(spec, catalog, document, sys.stdout)
+
+
+def _incidents(words: argparse.Namespace) -> int:
+    from pytest_cudaboot.rules.incidents import load_incidents, load_planned, render
+
+    folder = _catalog(words).path.parent
+    planned = load_planned(folder / "planned.toml")
+    sys.stdout.write(render(load_incidents(folder / "incidents.toml"), planned))
     return 0
-
-
-def _facts(spec: Spec, catalog: Catalog) -> Iterator[tuple[str, str]]:
-    dependents = [other.id for other in catalog.specs.values() if spec.id in other.needs]
-    canary = f" ({spec.canary} canary)" if spec.canary else ""
-    yield "spec", spec.id
-    yield "title", spec.title
-    yield "kind", spec.kind + canary + ("" if spec.gate else ", decides nothing")
-    yield "heading", spec.heading
-    yield "track", spec.track
-    yield "runs on", spec.on
-    yield "lowerers", ", ".join(spec.lowerers) + (" (a pair)" if spec.pair else "")
-    yield "needs", ", ".join(spec.needs)
-    yield "needed by", ", ".join(dependents)
-    yield "in scope", _condition(spec)
-    yield "budget", f"{spec.budget:g} s"
-    yield "may be", ", ".join(spec.may)
-    yield "upstream", ", ".join(spec.upstream)
-    yield "tests", ", ".join(path.name for path in _tests(spec.id, catalog.path.parent))
-
-
-def _condition(spec: Spec) -> str:
-    if spec.uncheckable:
-        return "never: uncheckable"
-    return f"with {', '.join(spec.when)}" if spec.when else "always"
-
-
-def _tests(ident: str, folder: Path) -> list[Path]:
-    """The files beside the catalogue in which a mark names the spec; they are read, never imported."""
-    return [path for path in sorted(folder.glob("test_*.py")) if ident in _marked(path)]
-
-
-def _marked(path: Path) -> set[object]:
-    calls = (node for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.Call))
-    marks = (call for call in calls if isinstance(call.func, ast.Attribute) and call.func.attr == "spec")
-    return {word.value for call in marks for word in call.args if isinstance(word, ast.Constant)}
 
 
 def _replay(words: argparse.Namespace) -> int:

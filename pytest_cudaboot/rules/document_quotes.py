@@ -10,7 +10,8 @@ from pytest_cudaboot.rules.document_items import Item
 
 _QUOTE = re.compile(r"(?:^# > .*\n)+", re.MULTILINE)
 _SPEC = re.compile(r"""\bmark\.spec\(\s*["']([\w.-]+)["']""")
-_SHORTEST = 6  # characters: less stands in any text
+_SHORTEST = 6  # characters: less is no quotation
+_TELLING = 24  # characters: less may stand in other sentences too
 
 
 def read_quotes(folder: Path) -> tuple[tuple[str, str], ...]:
@@ -36,7 +37,13 @@ def quoted(
 
 def _quoting(item: Item, quotes: Sequence[tuple[str, str]]) -> list[str]:
     text = _bare(item.text)
-    return [spec for spec, words in quotes if words in text or text in words]
+    return [
+        spec
+        for spec, words in quotes
+        if words == text
+        or (len(words) >= _TELLING and words in text)
+        or (len(text) >= _SHORTEST and text in words)
+    ]
 
 
 def _bare(text: str) -> str:

@@ -64,6 +64,11 @@ def test_explain_tells_everything_that_the_catalogue_says(gate: Gate, capsys: Ca
         "   may be  unsupported",
         " upstream  iree-org/iree#1",
         "    tests  test_suite.py",
+        "   if red  a red check: the workaround no longer works",
+        "           a red canary: what is guarded against is not refused any more, or not in the documented way",
+        "           `expired`: upstream is mended, so the workaround and its text can go",
+        "           `blocked`: a.base comes first",
+        "           alone: pytest --gpus auto ./test_suite.py",
     ]
 
 
@@ -78,7 +83,10 @@ def test_a_spec_that_is_not_there(gate: Gate, capsys: Captured) -> None:
     gate.suite(MARKED, FULL)
 
     assert main(["--catalog", "catalog.toml", "explain", "a.gotchas"]) == 4
-    assert "no spec 'a.gotchas' in catalog.toml; it has: a.base, a.gotcha" in capsys.readouterr().err
+    assert (
+        "no spec 'a.gotchas' in catalog.toml; did you mean 'a.gotcha'?; it has: a.base, a.gotcha"
+        in capsys.readouterr().err
+    )
 
 
 def test_the_acceptance_suite_is_explained_without_a_word_more(capsys: Captured) -> None:
