@@ -35,37 +35,45 @@ class IreeLowerer:
 
     def __init__(self, config: LowererConfig) -> None:
         self._config = config
-        self._driver = config.environment.get("IREE_DEVICE", DEVICES[config.platform])
-        self._shim = bind(Path(config.shim)) if config.shim is not None else None
-        self._runtime = None if self._shim else Runtime(self._driver)
+        device = config.environment.get("IREE_DEVICE", DEVICES[config.platform])
+        self._engine = Runtime(device) if config.shim is None else ShimEngine(Path(config.shim))
 
     def open_session(self, path: Path, source: Path | None = None) -> Session:
-        if self._shim is None:
-            assert self._runtime is not None  # noqa: S101 - one of the two is there by construction
-            return self._runtime.open_session(path, source)
-        handle = self._shim.lib.iree_ffi_session_create(str(path).encode())
-        if handle == FFI.NULL:
-            raise ShimError(f"the IREE shim made no session of {str(path)!r}")
-        if source is None:
-            self._shim.lib.iree_ffi_session_release(handle)
-            raise SignatureError(
-                f"{path}: a shim does not tell a module's signature; name the text it was made of"
-            )
-        return ShimSession(self._shim, handle, read_signature(source.read_text(errors="replace")))
+        return self._engine.open_session(path, source)
 
     def facts(self) -> Json:
-        runtime = self._runtime
         return {
             "name": self._config.name,
             "platform": self._config.platform,
-            "shim": str(self._shim.path) if self._shim else None,
-            "extras": sorted(self._shim.extras) if self._shim else [],
-            "describe": runtime.describe() if runtime else {},
+            "shim": self._config.shim,
+            "extras": [],
+            "describe": self._engine.describe(),
             "mapped": maps.by_name(maps.shared_objects()),
         }
 
     def close(self) -> None:
-        self._runtime = None
+        """Nothing is left to release: a device goes with its process."""
+
+
+class ShimEngine:
+    """A shim of the project's own. It reads `IREE_DEVICE` from the process's environment itself."""
+
+    def __init__(self, path: Path) -> None:
+        self._shim = bind(path)
+
+    def describe(self) -> Json:
+        return self._shim.describe()
+
+    def open_session(self, path: Path, source: Path | None) -> Session:
+        if source is None:
+            raise SignatureError(
+                f"{path}: a shim does not tell a module's signature; name the text it was made of"
+            )
+        signature = read_signature(source.read_text(errors="replace"))
+        handle = self._shim.lib.iree_ffi_session_create(str(path).encode())
+        if handle == FFI.NULL:
+            raise ShimError(f"the IREE shim made no session of {str(path)!r}")
+        return ShimSession(self._shim, handle, signature)
 
 
 class Runtime:

@@ -123,7 +123,9 @@ def examine(places: Places) -> Facts:
         plugin=_plugin(places, view.cuda),
         cpu_plugin=_tool(lambda: toolchain.find_cpu_plugin(places.environ, places.site_packages)),
         gcc=_program(health.program("gcc", places.environ), "no C compiler `gcc` on PATH"),
-        iree_compile=_tool(lambda: toolchain.find_iree_compile(places.environ, places.project)),
+        iree_compile=_tool(
+            lambda: toolchain.find_iree_compile(places.environ, places.project, places.site_packages)
+        ),
         lake=_lake(places),
         rooms=_rooms(places.project),
         held=held,
