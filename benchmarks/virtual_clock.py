@@ -10,7 +10,6 @@ from pytest_cudaboot.rules.dispatch import Dispatcher, expected_end
 from pytest_cudaboot.rules.timetable import CARD, HOST, NOTHING, SWITCH, Job, Lane
 
 HOST_LANES = 4
-SIGMA=1.1;EACH=.35;BUILD=.2
 
 
 @dataclass(slots=True)
@@ -58,7 +57,8 @@ def play(jobs: Sequence[Job], lanes: Sequence[Lane], believed: Sequence[Job] | N
     switches = 0
     while waiting or under_way:
         until = {
-            index: expected_end(busy.began, told[index].seconds + busy.switch, now) for index, busy in under_way.items()
+            index: expected_end(busy.began, told[index].seconds + busy.switch, now)
+            for index, busy in under_way.items()
         }
         free = {name: until[busy.job] for busy in under_way.values() for name in busy.lanes}
         state = [replace(lane, free=free.get(lane.name, now), warm=warm[lane.name]) for lane in lanes]
@@ -78,14 +78,16 @@ def play(jobs: Sequence[Job], lanes: Sequence[Lane], believed: Sequence[Job] | N
 
 
 def _switch(job: Job, warm: Sequence[str | None]) -> tuple[float, bool]:
-    switched = job.warm not in (None, NOTHING) and any(there not in (None, NOTHING, job.warm) for there in warm)
+    switched = job.warm not in (None, NOTHING) and any(
+        there not in (None, NOTHING, job.warm) for there in warm
+    )
     return (SWITCH if switched and job.cards == 1 else 0.0), switched
 
 
 def heavy_tailed(cards: int, seed: int) -> list[Job]:
     """A run of eight to twelve items a card, as a catalogue has them.
 
-    Durations are log-normal (median 8 s, sigma 1.2, between 0.3 and 600 s). About half of the card work is the same spec
+    Durations are log-normal (median 8 s, sigma 1.1, between 0.3 and 600 s). About half of the card work is the same spec
     on each card, within 5 %; the rest may run on any card, a third of it in chains of two to five; some of the chains
     begin with a compile on the host. Gangs of two cards up to all of them take up to a tenth of the items.
     """
@@ -93,21 +95,23 @@ def heavy_tailed(cards: int, seed: int) -> list[Job]:
     jobs: list[Job] = []
 
     def seconds(scale: float = 1.0) -> float:
-        return round(min(600.0, max(0.3, dice.lognormvariate(2.08, SIGMA) * scale)), 3)
+        return round(min(600.0, max(0.3, dice.lognormvariate(2.08, 1.1) * scale)), 3)
 
     def add(lane: str, took: float, after: Sequence[int] = (), size: int = 1) -> int:
-        warm = None if lane == HOST else dice.choice(("xla", "xla", "iree", NOTHING)) if size == 1 else NOTHING
+        warm = (
+            None if lane == HOST else dice.choice(("xla", "xla", "iree", NOTHING)) if size == 1 else NOTHING
+        )
         jobs.append(Job(lane=lane, cards=size, seconds=took, warm=warm, after=frozenset(after)))
         return len(jobs) - 1
 
     wanted = dice.randint(8, 12) * cards
-    builds = [add(HOST, seconds(BUILD)) for _ in range(dice.randint(2, 4))]
-    first = add(CARD, seconds(BUILD), builds[:1])
+    builds = [add(HOST, seconds(0.2)) for _ in range(dice.randint(2, 4))]
+    first = add(CARD, seconds(0.2), builds[:1])
     while len(jobs) < wanted:
         kind = dice.random()
         root = dice.choice([(), (), (first,), builds[-1:]])
         if kind < 0.5 / max(1.0, cards / 2):
-            took, warm_after = seconds(EACH), root
+            took, warm_after = seconds(0.35), root
             for card in range(cards):
                 add(f"GPU-{card}", took * dice.uniform(0.95, 1.05), warm_after)
         elif kind < 0.6:
@@ -115,7 +119,7 @@ def heavy_tailed(cards: int, seed: int) -> list[Job]:
             for _ in range(dice.randint(2, 5)):
                 compiled = [add(CARD, seconds(0.5), compiled)]
         elif kind < 0.65 and cards > 1:
-            size = dice.choice([2, 2, 2, min(4, cards), cards if cards <= 8 else 8])
+            size = dice.choice([2, 2, 2, min(4, cards), min(cards, 8)])
             add(CARD, seconds(0.5), root, size)
         else:
             add(CARD, seconds(), root)

@@ -39,7 +39,7 @@ class Dispatcher:
         self._jobs = jobs
         self._order = find_order(jobs, lanes)
         self._plan = Timetable(jobs, lanes, range(len(jobs)), {}).fill(self._order).slots
-        self._names = {lane.name for lane in lanes}
+        self._there = {lane.name for lane in lanes}
 
     def moves(
         self, lanes: Sequence[Lane], *, waiting: Collection[int], until: Mapping[int, float], now: float
@@ -50,21 +50,25 @@ class Dispatcher:
         :param waiting: jobs that have not been sent.
         :param until: when those that are under way are expected to end.
         """
-        names = {lane.name for lane in lanes}
-        if names != self._names or not self._goes_as_planned(waiting, until, now):
-            self._names = names
+        waiting, before = set(waiting), self._there
+        self._there = self._manned(lanes, until, now)
+        if self._there != before or not self._goes_as_planned(waiting, until, now):
             self._plan = self._anew(lanes, waiting, until, now)
         self._plan = {index: slot for index, slot in self._plan.items() if index in until or index in waiting}
         free = {lane.name for lane in lanes if lane.free <= now}
-        not_ended = set(waiting) | until.keys()
-        return [
-            Move(job=index, lanes=self._plan[index].lanes)
-            for index in waiting
-            if index in self._plan
-            and self._plan[index].start <= now + SLACK
-            and free.issuperset(self._plan[index].lanes)
-            and not_ended.isdisjoint(self._jobs[index].after)
-        ]
+        not_ended = waiting | until.keys()
+        found = []
+        for index, slot in self._plan.items():
+            due = index in waiting and slot.start <= now + SLACK and free.issuperset(slot.lanes)
+            if due and not_ended.isdisjoint(self._jobs[index].after):
+                free.difference_update(slot.lanes)
+                found.append(Move(job=index, lanes=slot.lanes))
+        return found
+
+    def _manned(self, lanes: Sequence[Lane], until: Mapping[int, float], now: float) -> set[str]:
+        """The lanes that have a worker: nothing tells when the worker of another one comes, until it is there."""
+        busy = {name for index in until if index in self._plan for name in self._plan[index].lanes}
+        return {lane.name for lane in lanes if lane.free <= now or lane.name in busy}
 
     def _goes_as_planned(self, waiting: Collection[int], until: Mapping[int, float], now: float) -> bool:
         def off(index: int, slot: Slot) -> float:
@@ -83,7 +87,9 @@ class Dispatcher:
             Timetable(self._jobs, lanes, waiting, until, now=now, kept=there).fill(self._order)
             for there in (kept, None)
         ]
-        under_way = {index: replace(self._plan[index], end=end) for index, end in until.items() if index in self._plan}
+        under_way = {
+            index: replace(self._plan[index], end=end) for index, end in until.items() if index in self._plan
+        }
         return under_way | min(tables, key=lambda table: table.end).slots
 
 

@@ -77,7 +77,9 @@ def _varied(order: Sequence[int], table: Timetable, dice: random.Random) -> list
     """One job in another place; every other time it is one that ends late, and goes earlier."""
     varied = list(order)
     if dice.random() < 1 / 2:
-        late = [index for index in order if index in table.slots and table.slots[index].end >= LATE * table.end]
+        late = [
+            index for index in order if index in table.slots and table.slots[index].end >= LATE * table.end
+        ]
         place = varied.index(dice.choice(late))
         varied.insert(dice.randrange(place + 1), varied.pop(place))
     else:

@@ -71,6 +71,15 @@ class Spec:
         """The lowerers that its cells are planned for; `None` where one cell speaks for all."""
         return (None,) if self.pair or not self.lowerers else self.lowerers
 
+    @property
+    def cards(self) -> int:
+        """How many cards a test of it takes at once: `gpus:N` is a gang where it may execute anywhere.
+
+        On the host it is a condition of the run only, and so it is where each card has a cell.
+        """
+        wanted = [count for name in self.when if (count := cards_wanted(name))]
+        return max(wanted, default=1) if self.on == "any" else 1
+
     def key(self, lowerer: str | None, gpu: str | None) -> CellKey:
         """The cell that a test of this spec speaks for, whatever else its parameters are.
 

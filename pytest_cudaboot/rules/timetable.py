@@ -13,7 +13,9 @@ if TYPE_CHECKING:
 
 HOST = "host"
 CARD = "card"  # any card
-SWITCH = 2.0  # seconds that another lowerer on a card costs: a process is retired, and one is started and opened
+SWITCH = (
+    2.0  # seconds that another lowerer on a card costs: a process is retired, and one is started and opened
+)
 NOTHING = ""  # what is warm after something that clears its card
 _EPSILON = 1e-6
 
@@ -115,7 +117,11 @@ class _Row:
         place = next(n for n, gap in enumerate(self.gaps) if end <= gap.end + _EPSILON)
         gap = self.gaps[place]
         leaves = NOTHING if job.cards > 1 else gap.warm if job.warm is None else job.warm
-        left = [_Gap(gap.begin, start, gap.warm, gap.then if job.warm is None else job.warm)] if start - gap.begin > _EPSILON else []
+        left = (
+            [_Gap(gap.begin, start, gap.warm, gap.then if job.warm is None else job.warm)]
+            if start - gap.begin > _EPSILON
+            else []
+        )
         right = [_Gap(end, gap.end, leaves, gap.then)] if gap.end - end > _EPSILON else []
         self.gaps[place : place + 1] = left + right
 

@@ -6,7 +6,7 @@ import os
 import sys
 import uuid
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -15,6 +15,7 @@ import pytest
 from pytest_cudaboot.errors import ToolMissingError
 from pytest_cudaboot.model import CellKey, Json, RunRecord
 from pytest_cudaboot.probes import toolchain
+from pytest_cudaboot.probes.history import History, default_folder
 from pytest_cudaboot.project import Project, describe, find_project, sha256
 from pytest_cudaboot.report import files
 from pytest_cudaboot.rules.catalog import Catalog, load_catalog
@@ -25,6 +26,7 @@ from pytest_cudaboot.rules.waivers import Waiver, load_waivers, waived_cells
 from pytest_cudaboot.run.box import Box
 from pytest_cudaboot.run.iree_build import build_conditions
 from pytest_cudaboot.run.iree_parts import IreeParts, find_iree, iree_conditions
+from pytest_cudaboot.run.memory import Memory
 from pytest_cudaboot.run.plan import Plan
 from pytest_cudaboot.run.prepare import Suite
 from pytest_cudaboot.run.settings import Settings
@@ -128,7 +130,9 @@ def assemble(
     )
     made = _plan(parts)
     waived = waived_cells(parts.waivers, made.cells, datetime.now(UTC).date())
-    return Assembly(plan=made, catalog=catalog, record=_record(parts), waived=waived)
+    record = _record(parts)
+    remembered = Memory(History(default_folder()), record).recall(made.cells)
+    return Assembly(plan=replace(made, remembered=remembered), catalog=catalog, record=record, waived=waived)
 
 
 def find_cpu_plugin(environ: Mapping[str, str]) -> Plugin:

@@ -8,13 +8,15 @@ from collections.abc import Callable, Collection, Sequence
 from pytest_cudaboot.model import BlockedRecord, CellKey, ItemRecord, Outcome, StartRecord
 from pytest_cudaboot.rules.catalog import Catalog
 from pytest_cudaboot.rules.cells import Graph, Readiness, settle
+from pytest_cudaboot.rules.timetable import Job
+from pytest_cudaboot.run.items import Task
 from pytest_cudaboot.run.ledger import Results
 
 
 class CellBoard:
     """The state of all cells while the run is on; indices are positions in the collection.
 
-    :param lanes: the lane of each item.
+    :param tasks: what it takes to run each item.
     :param tell: hears of each test that is sent to a worker or stopped for good.
     :param waived: what a waiver covers lets what needs it go on, whatever became of it.
     """
@@ -24,7 +26,7 @@ class CellBoard:
         catalog: Catalog | None,
         cells: Collection[CellKey],
         items: Sequence[ItemRecord],
-        lanes: Sequence[str],
+        tasks: Sequence[Task],
         *,
         tell: Callable[[StartRecord | BlockedRecord], None],
         results: Results,
@@ -32,7 +34,7 @@ class CellBoard:
     ) -> None:
         self._specs = catalog.specs if catalog is not None else {}
         self._graph = Graph.over(catalog, cells) if catalog is not None else Graph(edges={})
-        self._lanes = lanes
+        self._tasks = tasks
         self._tell = tell
         self._results = results
         self._waived = frozenset(waived)
@@ -46,8 +48,21 @@ class CellBoard:
         self._outcomes: dict[CellKey, Outcome | None] = dict.fromkeys(self._members)
         self._stopped: dict[int, BlockedRecord] = {}
 
-    def lane(self, index: int) -> str:
-        return self._lanes[index]
+    def jobs(self) -> list[Job]:
+        """The items as the dispatch sees them."""
+        return [
+            Job(
+                lane=task.lane,
+                cards=task.cards,
+                seconds=task.seconds,
+                warm=task.warm,
+                after=self._after(index),
+            )
+            for index, task in enumerate(self._tasks)
+        ]
+
+    def cards(self, index: int) -> int:
+        return self._tasks[index].cards
 
     def waits(self, index: int) -> bool:
         return self._readiness(index).waits
@@ -73,6 +88,11 @@ class CellBoard:
         self._open[cell].discard(index)
         if not self._open[cell]:
             self._outcomes[cell] = self._settle(cell)
+
+    def _after(self, index: int) -> frozenset[int]:
+        cell = self._cells[index]
+        needs = self._graph.prerequisites(cell) if cell is not None else ()
+        return frozenset(member for need in needs for member in self._members.get(need, ()))
 
     def _cell(self, item: ItemRecord) -> CellKey | None:
         """The planned cell of an item, if it has one: what is unplanned waits for nothing."""

@@ -19,6 +19,7 @@ from pytest_cudaboot.model import (
     Ruling,
     StartRecord,
 )
+from pytest_cudaboot.probes.history import History, default_folder
 from pytest_cudaboot.project import suite_root
 from pytest_cudaboot.report import terminal
 from pytest_cudaboot.report.files import LEDGER, Claim
@@ -28,12 +29,14 @@ from pytest_cudaboot.rules.verdict import judge
 from pytest_cudaboot.run.assemble import Assembly
 from pytest_cudaboot.run.board import CellBoard
 from pytest_cudaboot.run.budgets import DEFAULT, Budgets
+from pytest_cudaboot.run.durations import Durations
 from pytest_cudaboot.run.evidence import idle
 from pytest_cudaboot.run.failures import last_words, short
 from pytest_cudaboot.run.heartbeat import Heartbeat
 from pytest_cudaboot.run.interrupts import Interrupts
 from pytest_cudaboot.run.items import Collection, read_facts
 from pytest_cudaboot.run.ledger import Ledger, Results, problem_of
+from pytest_cudaboot.run.memory import Memory
 from pytest_cudaboot.run.plan import Plan
 from pytest_cudaboot.run.prepare import CATALOG
 
@@ -61,9 +64,12 @@ class Controller:
         self.run = assembly.record
         self.waived = assembly.waived
         self.budgets = Budgets(self.catalog, self.plan.remembered)
+        history = History(default_folder())
+        self.durations = Durations(history, self.budgets)
+        self.memory = Memory(history, self.run)
         self.claim = claim
         self.problem = problem
-        self.notes = notes
+        self.notes = (*notes, *filter(None, [self.durations.complaint]))
         self.results = Results()
         self.ledger = Ledger(Path(self.plan.out) / LEDGER)
         self.board: CellBoard | None = None
@@ -107,7 +113,7 @@ class Controller:
             self.catalog,
             self.plan.cells,
             items,
-            collection.lanes,
+            self.durations.expect(items, collection.tasks),
             tell=self._tell,
             results=self.results,
             waived=self.waived,
@@ -236,6 +242,9 @@ class Controller:
         self.finished = True
         self.interrupts.ignore()
         self.heartbeat.stop()
+        results = self.results.done.values()
+        if words := self.durations.learn(results) or self.memory.learn(results):
+            self._say(f"cudaboot: {words}")
         try:
             self.ledger.add(EndRecord(finished=_now(), interrupted=self.interrupted))
             self.ledger.close()

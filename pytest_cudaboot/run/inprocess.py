@@ -27,6 +27,11 @@ class InProcess:
             return None
         if board.blocked(place):
             return True  # the board has recorded it, and nothing is run
+        if (cards := board.cards(place)) > 1:
+            board.impossible(
+                place, f"{cards} cards are needed, and without workers there is one process for one"
+            )
+            return True
         board.sent(place, self.worker.name)
         return None
 

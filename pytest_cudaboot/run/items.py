@@ -1,9 +1,11 @@
-"""Tests and cells: which cell a test speaks for, and in which lane it runs. Every worker decides the same."""
+"""Tests and cells: which cell a test speaks for, and what it takes to run it. Every worker decides the same."""
 
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
@@ -11,6 +13,7 @@ import pytest
 from pytest_cudaboot.errors import CatalogError
 from pytest_cudaboot.model import CellKey, ItemRecord, Json, to_json
 from pytest_cudaboot.rules.catalog import Catalog
+from pytest_cudaboot.rules.timetable import NOTHING
 from pytest_cudaboot.run.lanes import CARD, HOST
 from pytest_cudaboot.run.plan import Plan
 
@@ -82,16 +85,74 @@ def lane_of(item: pytest.Item, plan: Plan, catalog: Catalog | None) -> str:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class Task:
+    """What it takes to run an item.
+
+    :param lane: `host`, `card`, or the UUID of the card that it is bound to.
+    :param cards: how many it takes at once.
+    :param warm: the lowerer that it leaves warm, empty if it clears its card; null if it touches none.
+    :param key: what its duration is remembered by; empty where nothing tells it from other tests.
+    :param seconds: how long it is expected to take; the controller knows, not the worker.
+    """
+
+    lane: str
+    cards: int = 1
+    warm: str | None = None
+    key: tuple[str, ...] = ()
+    seconds: float = 0.0
+
+
+def tasks_of(items: Sequence[pytest.Item], plan: Plan, catalog: Catalog | None) -> tuple[Task, ...]:
+    """The items' tasks. Tests of one cell that only their names tell apart are numbered, since names differ between
+    a clone and an installation.
+    """
+    seen: Counter[tuple[str, ...]] = Counter()
+    tasks = []
+    for item in items:
+        task = _task(item, plan, catalog)
+        seen[task.key] += 1
+        tasks.append(replace(task, key=(*task.key, str(seen[task.key]))) if task.key else task)
+    return tuple(tasks)
+
+
+def _task(item: pytest.Item, plan: Plan, catalog: Catalog | None) -> Task:
+    cell = cell_of(item)
+    spec = catalog.specs.get(cell.spec) if cell is not None and catalog is not None else None
+    fixtures = set(getattr(item, "fixturenames", ()))
+    lane = lane_of(item, plan, catalog)
+    warm = None
+    if lane != HOST and fixtures & {"lowerer", "session"}:
+        warm = (cell.lowerer if cell else None) or "xla"
+    elif lane != HOST and "run" in fixtures:
+        warm = NOTHING
+    cards = spec.cards if spec is not None else 1
+    key = _key(item, cell, plan) if spec is not None else ()
+    return Task(lane=lane, cards=cards, warm=warm, key=key)
+
+
+def _key(item: pytest.Item, cell: CellKey | None, plan: Plan) -> tuple[str, ...]:
+    """What makes two runs of a test take the same time: what it does, with what, on which kind of card."""
+    named = spec_of(item)
+    callspec = getattr(item, "callspec", None)
+    net = callspec.params.get("net", "") if callspec is not None else ""
+    own = plan.gpu(cell.gpu) if cell else None
+    cards = sorted({gpu.name for gpu in ((own,) if own else plan.gpus)})
+    plugin = plan.plugin_facts.get("version") or ""
+    spec, role = named or ("", "")
+    return (spec, role, (cell.lowerer if cell else None) or "", net, plan.platform, *cards, str(plugin))
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Collection:
     """What was collected, and what was not kept.
 
-    :param lanes: the lane of each item.
+    :param tasks: what it takes to run each item.
     :param deselected: node ids of tests in scope that the user's selection left out.
     :param outside: ids of the specs that are out of scope and have a test.
     """
 
     items: tuple[ItemRecord, ...]
-    lanes: tuple[str, ...]
+    tasks: tuple[Task, ...]
     deselected: tuple[str, ...]
     outside: tuple[str, ...]
 
@@ -108,7 +169,7 @@ def read_facts(path: Path) -> Collection:
     facts: Json = json.loads(path.read_text())
     return Collection(
         items=tuple(ItemRecord(**record) for record in facts["items"]),
-        lanes=tuple(facts["lanes"]),
+        tasks=tuple(Task(**{**task, "key": tuple(task["key"])}) for task in facts["tasks"]),
         deselected=tuple(facts["deselected"]),
         outside=tuple(facts["outside"]),
     )

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
-HOST = "host"
-CARD = "card"  # any card
+from pytest_cudaboot.rules.timetable import CARD, HOST
+
+__all__ = ["CARD", "HOST", "LANE_VARIABLE"]
+
 LANE_VARIABLE = "CUDABOOT_LANE"  # `host`, or the UUID of the worker's card

@@ -31,7 +31,7 @@ class WorkerPins:
     def pytest_xdist_make_scheduler(self, config: pytest.Config, log: Any) -> Any:
         from pytest_cudaboot.run.scheduler import Lanes
 
-        self.lanes = Lanes(config, log, self._start)
+        self.lanes = Lanes(config, log, self._start, self.controller.incomplete)
         return self.lanes
 
     def pytest_handlecrashitem(self, report: pytest.TestReport) -> None:

@@ -10,55 +10,61 @@ import contextlib
 import os
 import signal
 import time
+from collections import Counter
 from collections.abc import Callable, Sequence
-from typing import Any, Protocol
+from typing import Any
 
 import pytest
 from xdist.scheduler import LoadScheduling
 
+from pytest_cudaboot.rules.dispatch import Move
+from pytest_cudaboot.rules.timetable import Job, Lane
 from pytest_cudaboot.run.lanes import CARD, HOST, LANE_VARIABLE
+from pytest_cudaboot.run.prepare import RESTARTS_PER_WORKER
+from pytest_cudaboot.run.seams import Board, Device
+from pytest_cudaboot.run.traffic import Traffic
 
-
-class Board(Protocol):
-    """What the scheduler asks about items; indices are positions in the collection."""
-
-    def lane(self, index: int) -> str:
-        """`host`, `card` (any card), or the UUID of the card that the item is bound to."""
-
-    def waits(self, index: int) -> bool:
-        """Whether a prerequisite of the item is still open."""
-
-    def blocked(self, index: int) -> bool:
-        """Whether a prerequisite is broken. The first answer of yes is recorded, and closes the item."""
-
-    def impossible(self, index: int, reason: str) -> None:
-        """Record that the item can not be had in this run."""
-
-    def sent(self, index: int, worker: str) -> None:
-        """The item is on its way to a worker."""
-
-    def closed(self, index: int) -> None:
-        """The item has ended, one way or another."""
+LEAVE = (
+    -1
+)  # in the place of an item: leave your card to a gang, and say so as if it were an item that has ended
 
 
 class Lanes(LoadScheduling):  # type: ignore[misc]
-    """At most one item a node; `pending` is the queue, in collection order.
+    """At most one item a node; `pending` is what has not been sent.
+
+    A place is one of xdist's specs: a worker and all its replacements have the same one.
 
     :param start: called once with the collection's node ids and a worker's id, when all workers have collected.
+    :param tell: hears why a place is given up.
     """
 
-    def __init__(self, config: pytest.Config, log: Any, start: Callable[[Sequence[str], str], Board]) -> None:
+    def __init__(
+        self,
+        config: pytest.Config,
+        log: Any,
+        start: Callable[[Sequence[str], str], Board],
+        tell: Callable[[str], None],
+    ) -> None:
         super().__init__(config, log)
         self._start = start
+        self._tell = tell
         self._board: Board | None = None
-        self._lost: list[str] = []  # lanes of replacements that collected something else
-        self._aside: dict[str, str] = {}  # lanes that get nothing more, and why
+        self._jobs: list[Job] = []
+        self._traffic = Traffic([], [])
+        self._session = config.pluginmanager.getplugin("dsession")
+        self._clone, self._session._clone_node = self._session._clone_node, self._replace  # noqa: SLF001 - no hook
+        self._deaths: Counter[int] = Counter()
+        self._given_up: dict[int, str] = {}  # places, and why
         self._crashed: list[int] = []  # items whose worker died, and whose report is not made yet
+
+    # -- what xdist asks and tells -----------------------------------------------------------------------------
 
     @property
     def tests_finished(self) -> bool:
         """The stock property calls a run finished while an item is still under way."""
-        return self._board is not None and not self.pending and not any(self.node2pending.values())
+        if self._board is None:
+            return not self._places()
+        return not (self.pending or self._traffic.under_way or any(self.node2pending.values()))
 
     def schedule(self) -> None:
         """Begin, or go on after a replacement has collected."""
@@ -67,16 +73,17 @@ class Lanes(LoadScheduling):  # type: ignore[misc]
                 raise pytest.UsageError("the workers collected different tests; the report above names them")
             node, self.collection = next(iter(self.node2collection.items()))
             self._board = self._start(self.collection, node.gateway.id)
+            self._jobs = self._board.jobs()
             self.pending[:] = range(len(self.collection))
+            self._traffic = Traffic(self._jobs, [Lane(name=n, serves=s) for n, s, _ in self._lanes()])
         self._dispatch()
 
     def add_node_collection(self, node: Any, collection: Sequence[str]) -> None:
         """A replacement that collects something else would be sent stale indices: it gets nothing."""
         super().add_node_collection(node, collection)
         if node not in self.node2collection:
-            self._lost.append(lane_of(node.gateway.spec))
             node.shutdown()
-            self._dispatch()
+            self._give_up(node.gateway.spec, "its new worker collected other tests")
 
     def check_schedule(self, node: Any, duration: float = 0) -> None:
         """Called by the base class whenever something changed."""
@@ -85,64 +92,140 @@ class Lanes(LoadScheduling):  # type: ignore[misc]
     def mark_test_complete(self, node: Any, item_index: int, duration: float = 0) -> None:
         """The item's reports have arrived before this."""
         self.node2pending[node].remove(item_index)
-        if self._board is not None:
+        if item_index == LEAVE:
+            self._left(name_of(node))
+        elif self._board is not None:
             self._board.closed(item_index)
+            self._traffic.end(item_index)
         self._dispatch()
 
     def remove_node(self, node: Any) -> str | None:
-        """A node is gone; the item it had has crashed it. Its replacement inherits its lane."""
+        """A node is gone; the item it had has crashed it, which xdist reports next. Its replacement gets its lane."""
         sent = self.node2pending.pop(node)
-        self._crashed += sent
-        self._dispatch()
-        return self.collection[sent[0]] if sent and self.collection is not None else None
+        name = name_of(node)
+        self._traffic.gone(name)
+        gang = self._traffic.forming(name)
+        if gang is not None:
+            self._traffic.end(gang)
+            self.pending.append(gang)
+        if LEAVE in sent:  # what it had on the card dies with it; whoever comes next waits until that is so
+            self._left(name)
+        self._crashed += [index for index in sent if index != LEAVE]
+        if not self._crashed:
+            self._dispatch()
+        return self.collection[self._crashed[-1]] if self._crashed and self.collection else None
 
     def crash_reported(self) -> None:
         """What a crash means is known only now: xdist makes its report after it has removed the node."""
         while self._crashed and self._board is not None:
-            self._board.closed(self._crashed.pop())
+            index = self._crashed.pop()
+            self._board.closed(index)
+            self._traffic.end(index)
         self._dispatch()
+
+    # -- what is sent ------------------------------------------------------------------------------------------
 
     def _dispatch(self) -> None:
         board = self._board
-        if board is None:
+        if board is None or self._session.shouldstop or self._crashed:
             return
         for index in list(self.pending):
             if board.blocked(index):
                 self.pending.remove(index)
-            elif not self._can_ever_run(board.lane(index)):
+            elif why := self._never(self._jobs[index]):
                 self.pending.remove(index)
-                why = "".join(f"; {words}" for words in self._aside.values())
-                board.impossible(index, f"no worker for {board.lane(index)!r}{why}")
-            elif not board.waits(index) and (node := self._idle(board.lane(index))) is not None:
-                self.pending.remove(index)
-                self.node2pending[node].append(index)
-                board.sent(index, node.gateway.id)
-                node.send_runtest_some([index])
+                board.impossible(index, why)
+        for move in self._traffic.moves(self._lanes(), self.pending):
+            if not board.waits(move.job):
+                self._begin(move)
 
-    def _idle(self, lane: str) -> Any | None:
-        free = (
-            node
-            for node, sent in self.node2pending.items()
-            if not sent
-            and node in self.node2collection
-            and not node.shutting_down
-            and lane_of(node.gateway.spec) not in self._aside
-        )
-        return next((node for node in free if _serves(lane_of(node.gateway.spec), lane)), None)
+    def _begin(self, move: Move) -> None:
+        """Send an item; for a gang have the partners leave their cards first."""
+        self.pending.remove(move.job)
+        held = self._traffic.begin(move)
+        for name in tuple(held.leaving):
+            partner = self._node(name)
+            if partner is None:  # its card is held all the same, and a replacement gets nothing
+                held.leaving.discard(name)
+            else:
+                self.node2pending[partner].append(LEAVE)
+                partner.send_runtest_some([LEAVE])
+        if not held.leaving:
+            self._send(move.job)
 
-    def _can_ever_run(self, lane: str) -> bool:
-        """By the specs, not by the nodes alive: the replacement of a crashed worker is on its way."""
-        manager = self.config.pluginmanager.getplugin("dsession").nodemanager
-        lanes = [lane_of(spec) for spec in manager.specs]
-        for lost in self._lost:
-            lanes.remove(lost)
-        return any(_serves(offered, lane) for offered in lanes if offered not in self._aside)
+    def _left(self, name: str) -> None:
+        gang = self._traffic.left(name)
+        if gang is not None:
+            self._send(gang)
+
+    def _send(self, index: int) -> None:
+        lanes = self._traffic.under_way[index].lanes
+        node = self._node(lanes[0])
+        assert node is not None and self._board is not None  # noqa: S101, PT018 - a lead that died dissolved its gang
+        self.node2pending[node].append(index)
+        self._board.sent(index, node.gateway.id)
+        node.send_runtest_some([index if len(lanes) == 1 else (index, list(lanes))])
+
+    # -- lanes and places --------------------------------------------------------------------------------------
+
+    def _lanes(self) -> list[tuple[str, str, bool]]:
+        """Name, what it serves, and whether a worker is ready for it; a card has a lane while its worker is replaced."""
+        ready = {name_of(node): lane_of(node.gateway.spec) for node in self.node2pending if self._ready(node)}
+        cards = [lane_of(spec) for spec in self._places() if lane_of(spec) != HOST]
+        hosts = [name for name, lane in ready.items() if lane == HOST]
+        return [(name, name, name in ready) for name in cards] + [(name, HOST, True) for name in hosts]
+
+    def _ready(self, node: Any) -> bool:
+        """Whether it has collected and lives; what it does now is the traffic's business, but for a stale order."""
+        idle_or_known = LEAVE not in self.node2pending[node] or self._traffic.held(name_of(node))
+        return node in self.node2collection and not node.shutting_down and idle_or_known
+
+    def _node(self, name: str) -> Any | None:
+        return next((node for node in self.node2pending if name_of(node) == name and self._ready(node)), None)
+
+    def _places(self) -> list[Any]:
+        """By xdist's specs, not by the nodes alive: the replacement of a crashed worker is on its way."""
+        return [spec for spec in self._session.nodemanager.specs if id(spec) not in self._given_up]
+
+    def _never(self, job: Job) -> str | None:
+        """Why a job can not be had in this run, or None."""
+        lanes = [lane_of(spec) for spec in self._places()]
+        serving = [lane for lane in lanes if (lane != HOST if job.lane == CARD else lane == job.lane)]
+        if len(serving) >= job.cards and (job.cards == 1 or job.lane != HOST):
+            return None
+        if job.cards > 1:
+            return f"{job.cards} cards are needed, and there are {sum(lane != HOST for lane in lanes)}"
+        why = [why for spec in self._session.nodemanager.specs if (why := self._lost(spec, job.lane))]
+        return f"no worker for {job.lane!r}" + (f"; {why[0]}" if why else "")
+
+    def _lost(self, spec: Any, lane: str) -> str | None:
+        fits = lane_of(spec) != HOST if lane == CARD else lane_of(spec) == lane
+        return self._given_up.get(id(spec)) if fits else None
+
+    def _replace(self, node: Any) -> Any:
+        """In the place of xdist's own, which knows one limit for all workers together, and ends the run at it."""
+        spec = node.gateway.spec
+        self._deaths[id(spec)] += 1
+        if self._deaths[id(spec)] <= RESTARTS_PER_WORKER:
+            return self._clone(node)
+        self._give_up(spec, f"its worker died {self._deaths[id(spec)]} times")
+        return None
 
     def set_aside(self, lane: str, why: str) -> None:
         """Send nothing more there: what is bound to that card is not run, and the rest goes to others."""
-        if lane not in self._aside:
-            self._aside[lane] = why
-            self._dispatch()
+        self._given_up |= {id(spec): why for spec in self._places() if lane_of(spec) == lane}
+        self._dispatch()
+
+    def _give_up(self, spec: Any, why: str) -> None:
+        if id(spec) in self._given_up:
+            return
+        self._given_up[id(spec)] = why
+        lane = lane_of(spec)
+        self._tell(f"{'a worker of the host' if lane == HOST else lane} is given up: {why}")
+        self.numnodes -= 1
+        if self._board is None and self.node2collection and self.collection_is_completed:
+            self.schedule()
+        self._dispatch()
 
 
 def lane_of(spec: Any) -> str:
@@ -150,8 +233,10 @@ def lane_of(spec: Any) -> str:
     return str(spec.env[LANE_VARIABLE])
 
 
-def _serves(lane: str, wanted: str) -> bool:
-    return lane != HOST if wanted == CARD else lane == wanted
+def name_of(node: Any) -> str:
+    """What the lane of a node is called: a card's by its UUID, which stays when its worker is replaced."""
+    lane = lane_of(node.gateway.spec)
+    return str(node.gateway.id) if lane == HOST else lane
 
 
 def count_failure(config: pytest.Config, report: pytest.TestReport) -> None:
@@ -173,20 +258,27 @@ def dismiss_workers(config: pytest.Config, *, now: bool) -> None:
             os.kill(gateway._rinfo().pid, signal.SIGINT)  # noqa: SLF001 - xdist has it cached, for the same reason
 
 
-def run_without_lookahead(config: pytest.Config, session: pytest.Session) -> None:
+def run_without_lookahead(config: pytest.Config, session: pytest.Session, device: Device) -> None:
     """Make this worker run an item when it gets it, instead of when it knows the next one.
 
-    `nextitem` is the session: what is narrower than the session is torn down after each item.
+    `nextitem` is the session: what is narrower than the session is torn down after each item. A gang's item comes
+    with its cards; they are left before it is told that it has ended.
     """
     interactor = next(p for p in config.pluginmanager.get_plugins() if type(p).__name__ == "WorkerInteractor")
 
     def run_one_test() -> None:
-        interactor.item_index = interactor.nextitem_index
-        item = session.items[interactor.item_index]
+        order = interactor.nextitem_index
+        index, cards = (order, ()) if isinstance(order, int) else order
+        interactor.item_index = index
         started = time.perf_counter()
-        config.hook.pytest_runtest_protocol(item=item, nextitem=session)
+        if index == LEAVE:
+            device.leave()
+        else:
+            device.hold(cards)
+            config.hook.pytest_runtest_protocol(item=session.items[index], nextitem=session)
+            device.hold(())
         took = time.perf_counter() - started
-        interactor.sendevent("runtest_protocol_complete", item_index=interactor.item_index, duration=took)
+        interactor.sendevent("runtest_protocol_complete", item_index=index, duration=took)
         interactor.nextitem_index = interactor.torun.get()
 
     interactor.run_one_test = run_one_test

@@ -88,7 +88,7 @@ class Worker:
         """The tests that are left, as the controller is told of them."""
         return cells.Collection(
             items=tuple(cells.record_of(item) for item in items),
-            lanes=tuple(cells.lane_of(item, self.plan, self.catalog) for item in items),
+            tasks=cells.tasks_of(items, self.plan, self.catalog),
             deselected=tuple(self.deselected),
             outside=tuple(sorted(self.outside)),
         )
@@ -159,9 +159,17 @@ class Worker:
             environment=environment,
         )
 
+    def hold(self, uuids: Sequence[str]) -> None:
+        """Have the cards of a gang, or the worker's own again."""
+        self.devices.hold([gpu for gpu in map(self.plan.gpu, uuids) if gpu is not None])
+
+    def leave(self) -> None:
+        """Have nothing on any card."""
+        self.devices.leave()
+
     @pytest.hookimpl(tryfirst=True)
     def pytest_sessionfinish(self) -> None:
-        self.devices.leave()
+        self.leave()
 
 
 class XdistWorker:
@@ -174,7 +182,7 @@ class XdistWorker:
     def pytest_sessionstart(self, session: pytest.Session) -> None:
         from pytest_cudaboot.run.scheduler import run_without_lookahead
 
-        run_without_lookahead(self.config, session)
+        run_without_lookahead(self.config, session, self.worker)
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_collection_finish(self, session: pytest.Session) -> None:

@@ -68,6 +68,27 @@ def test_the_session_that_owns_the_count_of_failures() -> None:
     assert order.index("remove_node") < order.index("handle_crashitem")
 
 
+def test_the_session_asks_one_method_to_replace_a_worker() -> None:
+    """Ours is put in its place: a node that is not replaced is None to nobody."""
+    assert parameters(dsession.DSession._clone_node) == ["self", "node"]
+    assert parameters(scheduler.Lanes._replace) == ["self", "node"]
+    down = inspect.getsource(dsession.DSession.worker_errordown)
+    assert "            self._clone_node(node)\n        self._active_nodes.remove(node)" in down
+    assert "self.shouldstop = False" in inspect.getsource(dsession.DSession.pytest_runtestloop)
+    # A worker and its replacements share one spec object, which is what a place is known by.
+    assert "spec = node.gateway.spec" in inspect.getsource(dsession.DSession._clone_node)
+    assert "self.nodemanager.setup_node(spec" in inspect.getsource(dsession.DSession._clone_node)
+
+
+def test_an_order_may_be_anything_that_execnet_carries() -> None:
+    """A gang's item travels with its cards, and a partner is told to leave by a number that is no item."""
+    assert "self.torun.put(i)" in inspect.getsource(remote.WorkerInteractor.handle_command)
+    sent = execnet.loads(execnet.dumps({"indices": [(3, ["GPU-a", "GPU-b"]), scheduler.LEAVE]}))
+    assert sent == {"indices": [(3, ["GPU-a", "GPU-b"]), -1]}
+    complete = inspect.getsource(dsession.DSession.worker_runtest_protocol_complete)
+    assert "self.sched.mark_test_complete(node, item_index, duration)" in complete
+
+
 def test_nodes_and_their_gateways() -> None:
     assert isinstance(workermanage.WorkerController.shutting_down, property)
     assert parameters(workermanage.WorkerController.send_runtest_some) == ["self", "indices"]

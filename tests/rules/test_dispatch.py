@@ -1,0 +1,134 @@
+"""The dispatch policy, alone and on a virtual clock: who goes now, and who must not wait for what will not happen."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import pytest
+
+from benchmarks.virtual_clock import heavy_tailed, lanes_of, play
+from pytest_cudaboot.rules.dispatch import Dispatcher, Move, expected_end
+from pytest_cudaboot.rules.order import bound, find_order, ranks
+from pytest_cudaboot.rules.timetable import CARD, HOST, Job, Lane, Timetable
+
+TWO = [Lane(name="A", serves="A"), Lane(name="B", serves="B")]
+
+
+def card(seconds: float, *after: int, cards: int = 1, lane: str = CARD, warm: str | None = None) -> Job:
+    return Job(lane=lane, cards=cards, seconds=seconds, warm=warm, after=frozenset(after))
+
+
+def first_moves(jobs: list[Job], lanes: list[Lane] = TWO) -> list[Move]:
+    return Dispatcher(jobs, lanes).moves(lanes, waiting=range(len(jobs)), until={}, now=0.0)
+
+
+def test_the_longest_goes_first() -> None:
+    moves = first_moves([card(1), card(9), card(2), card(8)])
+
+    assert {move.job for move in moves} == {1, 3}
+
+
+def test_the_way_to_go_counts_not_the_item() -> None:
+    assert ranks([card(1), card(5, 0), card(4)]) == [6, 5, 4]
+    assert {move.job for move in first_moves([card(4), card(4), card(1), card(9, 2)])} >= {2}
+
+
+def test_what_is_bound_to_a_card_goes_there() -> None:
+    moves = first_moves([card(5, lane="B"), card(5, lane="A")])
+
+    assert {move.job: move.lanes for move in moves} == {0: ("B",), 1: ("A",)}
+
+
+def test_host_work_that_cards_wait_for_goes_ahead_of_longer_host_work() -> None:
+    lanes = [*TWO, Lane(name="h", serves=HOST)]
+    jobs = [card(5, lane=HOST), card(3, lane=HOST), card(4, 1), card(4, 1)]
+
+    assert [move.job for move in first_moves(jobs, lanes)] == [1]
+
+
+def test_a_gang_is_never_sent_to_fewer_cards_than_it_takes() -> None:
+    jobs = [card(5, cards=2), card(5)]
+    lanes = [TWO[0], Lane(name="B", serves="B", free=3.0)]
+    moves = Dispatcher(jobs, TWO).moves(lanes, waiting=[0], until={1: 3.0}, now=0.0)
+
+    assert moves == []
+
+
+def test_what_is_short_enough_runs_before_a_gang_and_what_is_not_waits() -> None:
+    """The gang is laid out for when B is free; A is used until then, and no longer."""
+    jobs = [card(20, cards=2), card(6), card(4), card(9)]
+    plan = Timetable(jobs, [TWO[0], Lane(name="B", serves="B", free=6.0)], [0, 2, 3], {1: 6.0}, now=0.0).fill(
+        [0, 3, 2]
+    )
+
+    assert (plan.slots[0].start, plan.slots[2].start) == (6.0, 0.0)
+    assert plan.slots[3].start == 26.0
+
+
+def test_a_worker_that_comes_back_is_used_at_once() -> None:
+    """Its coming is all that tells; a plan that waits for the time at which it was expected would wait for ever."""
+    jobs = [card(5, lane="A"), card(5, lane="B")]
+    dispatcher = Dispatcher(jobs, TWO)
+    coming = [TWO[0], Lane(name="B", serves="B", free=3.0)]
+    assert [move.job for move in dispatcher.moves(coming, waiting=[0, 1], until={}, now=0.0)] == [0]
+
+    back = [Lane(name="A", serves="A", free=5.0), TWO[1]]
+    assert dispatcher.moves(back, waiting=[1], until={0: 5.0}, now=1.0) == [Move(job=1, lanes=("B",))]
+
+
+def test_what_was_blocked_leaves_no_hole_in_the_plan() -> None:
+    jobs = [card(5, lane="A"), card(5, lane="A")]
+    dispatcher = Dispatcher(jobs, TWO)
+    (first,) = dispatcher.moves(TWO, waiting=[0, 1], until={}, now=0.0)
+    other = 1 - first.job
+
+    assert [move.job for move in dispatcher.moves(TWO, waiting=[other], until={}, now=0.5)] == [other]
+
+
+@pytest.mark.parametrize(
+    ("now", "end"),
+    [(2.0, 5.0), (4.9, 5.0), (20.0, 30.0)],
+    ids=["on time", "nearly", "what takes longer takes longer still"],
+)
+def test_when_something_ends(now: float, end: float) -> None:
+    assert expected_end(0.0, 5.0, now) == pytest.approx(end, abs=0.02)
+
+
+def test_lowerers_change_rarely() -> None:
+    """Four of each on two cards, and the order in which they come mixes them."""
+    jobs = [card(5, warm=warm) for _ in range(4) for warm in ("xla", "iree")]
+
+    assert play(jobs, lanes_of(2)).switches == 0
+
+
+def test_the_same_question_has_the_same_answer() -> None:
+    jobs = heavy_tailed(4, 1)
+
+    assert find_order(jobs, lanes_of(4), 2_000) == find_order(jobs, lanes_of(4), 2_000)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_run_keeps_every_rule(seed: int) -> None:
+    """Nothing begins before what it needs has ended, and no lane has two things at once, whatever was believed."""
+    jobs = heavy_tailed(4, seed)
+    believed = [
+        Job(lane=job.lane, cards=job.cards, seconds=10.0, warm=job.warm, after=job.after) for job in jobs
+    ]
+    played = play(jobs, lanes_of(4), believed)
+
+    ends = {index: begin + jobs[index].seconds for index, begin in played.begins.items()}
+    assert set(ends) == set(range(len(jobs)))
+    assert all(played.begins[index] >= ends[need] - 1e-9 for index in ends for need in jobs[index].after)
+    for lane in lanes_of(4):
+        there = sorted(
+            (played.begins[index], ends[index]) for index in ends if lane.name in played.lanes[index]
+        )
+        assert all(end <= begin + 1e-9 for (_, end), (begin, _) in pairwise(there))
+    assert all(len(set(played.lanes[index])) == job.cards for index, job in enumerate(jobs))
+
+
+def test_the_bound_is_one() -> None:
+    jobs = [card(3), card(5, cards=2), card(2, 0)]
+
+    assert bound(jobs, 2) == (3 + 10 + 2) / 2
+    assert play(jobs, lanes_of(2)).makespan >= bound(jobs, 2)
