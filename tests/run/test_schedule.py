@@ -112,7 +112,7 @@ def test_a_lead_or_a_partner_that_dies_holds_no_card(gate: BoxGate) -> None:
     (gate.path / "conftest.py").write_text(BADGES)
     gate.ran(gpus="0,1")
 
-    assert gate.outcomes["a.lead"] == "broken"
+    assert gate.outcomes["a.lead"] == "broken", gate.cells["a.lead"]["reason"]
     assert gate.cells["a.lead"]["cause"] == "crash"
     assert gate.outcomes["a.partner"] == "holds"
     assert gate.cards_of("a.after") == dict.fromkeys(gate.uuids, "holds")
