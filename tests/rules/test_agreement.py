@@ -92,6 +92,18 @@ def test_what_is_not_finite_is_the_furthest_off(value: float) -> None:
     assert (agreement.off, agreement.worst.tensor, agreement.worst.index) == ("xla", "b0", (3,))
 
 
+def test_the_worst_place_is_the_single_value_that_is_furthest_off() -> None:
+    """Of two outputs, one is a little off everywhere, and one by much at one place among many."""
+    exact = [np.ones(1000), np.ones(4)]
+    off = [exact[0].copy(), exact[1] + 0.05]
+    off[0][700] += 0.5
+
+    agreement = judge_agreement(off, exact, exact, tolerance=BOUND)
+
+    assert agreement.xla.worst.index == 1
+    assert (agreement.worst.tensor, agreement.worst.index) == ("output 0", (700,))
+
+
 def test_other_outputs_say_whose() -> None:
     _, made = step()
 
