@@ -68,8 +68,11 @@ class BoxGate(Gate):
 
     def ran(self, *words: str, gpus: str) -> Done:
         """Run as a user does."""
-        argv = [sys.executable, "-m", "pytest", "--gpus", gpus, "-p", "no:cacheprovider", *words, "."]
+        argv = self.argv(*words, gpus=gpus)
         return subprocess.run(argv, cwd=self.path, env=self.env, capture_output=True, text=True, check=False)
+
+    def argv(self, *words: str, gpus: str = "all") -> list[str]:
+        return [sys.executable, "-m", "pytest", "--gpus", gpus, "-p", "no:cacheprovider", *words, "."]
 
     def refused(self, *words: str, gpus: str) -> str:
         """What a run that ends as a usage error says; nothing runs, and no card is touched."""
