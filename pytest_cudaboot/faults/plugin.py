@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 MARKS = "faults"
 # The infrastructure's own verbs: whether they come depends on how warm a process is, so they are not counted.
-UNCOUNTED = frozenset({"arm", "prove", "open", "close", "probe"})
+UNCOUNTED = frozenset({"arm", "prove", "open", "close", "health"})
 SIGNALS = {Act.KILL: signal.SIGKILL, Act.INTERRUPT: signal.SIGINT, Act.TERMINATE: signal.SIGTERM}
 AFTER = dict(zip(PHASES[:-1], PHASES[1:], strict=True))
 

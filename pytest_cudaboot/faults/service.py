@@ -4,14 +4,20 @@ from __future__ import annotations
 
 from typing import Any
 
+from pytest_cudaboot.device.contexts import Fault
 from pytest_cudaboot.device.service import DeviceService
 from pytest_cudaboot.errors import ShimError
 from pytest_cudaboot.faults.acts import IN_PROCESS
 from pytest_cudaboot.faults.schedule import Act
+from pytest_cudaboot.model import Json, to_json
 
 TARGET = f"{__name__}:FaultyService"
 EXECUTE = 3  # the ABI's code for a failed execution
-STICKY_WORDS = "CUDA_ERROR_ILLEGAL_ADDRESS: an illegal memory access was encountered"
+STICKY_NAME = "CUDA_ERROR_ILLEGAL_ADDRESS"
+STICKY_WORDS = f"{STICKY_NAME}: an illegal memory access was encountered"
+STICKY_FAULT: Json = to_json(
+    Fault(gpu="every card", code=700, name=STICKY_NAME, call="cuCtxSynchronize", sticky=True)
+)
 MEMORY_WORDS = "RESOURCE_EXHAUSTED: Out of memory while trying to allocate 85899345920 bytes"
 
 
@@ -26,6 +32,10 @@ class FaultyService:
     def arm(self, act: str) -> None:
         """Have the next call commit it."""
         self._armed = Act(act)
+
+    def health(self) -> list[Json]:
+        """The real answer, and what a driver says of a context that is broken for good."""
+        return [*self._inner.health(), *([STICKY_FAULT] if self._poisoned else ())]
 
     def __getattr__(self, verb: str) -> Any:
         method = getattr(self._inner, verb)

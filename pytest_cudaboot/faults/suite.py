@@ -14,7 +14,7 @@ HANG_BUDGET = 2  # seconds; a healthy call takes milliseconds
 BUDGET = 60
 MOST_CALLS = 3
 LOWERERS = ("xla", "iree")
-CONFTEST = '''"""A device for each lowerer; the tiny plugin behind it does no work, which is enough to be late or dead."""
+CONFTEST = '''"""A device for each option; the tiny plugin behind it does no work, which is enough to be late or dead."""
 
 import pytest
 from pytest_cudaboot.run.worker import WORKER
@@ -32,7 +32,7 @@ class Device:
 @pytest.fixture
 def device(request, _cudaboot_cell, pjrt_shim, evidence):
     worker = request.config.stash[WORKER]
-    extra = {"FAULTS_LOWERER": _cudaboot_cell.lowerer or "xla"}
+    extra = {"FAULTS_OPTION": request.module.OPTIONS[_cudaboot_cell.spec]}
     handle = worker.devices.open(worker.config("xla", pjrt_shim, extra), evidence)
     device = Device(handle)
     device.work(1)
@@ -48,6 +48,7 @@ class Work:
 
     :param on: `host`, `any`, `each`, or `gang`: any card, and `cards` of them at once.
     :param calls: how often its test's body calls the device; its set-up and its tear-down do so once each.
+    :param option: specs of another option need another device process.
     """
 
     id: str
@@ -56,6 +57,7 @@ class Work:
     needs: tuple[str, ...] = ()
     cards: int = 1
     calls: int = 1
+    option: str = "a"
 
     @property
     def slots(self) -> tuple[str | None, ...]:
@@ -88,7 +90,9 @@ class Suite:
         return "\n".join(_table(work, HANG_BUDGET if work.id in hanging else BUDGET) for work in self.works)
 
     def tests(self) -> str:
-        return "\n\n".join(['"""Generated."""\n\nimport pytest', *map(_test, self.works)]) + "\n"
+        options = {work.id: work.option for work in self.works}
+        head = f'"""Generated."""\n\nimport pytest\n\nOPTIONS = {options!r}'
+        return "\n\n".join([head, *map(_test, self.works)]) + "\n"
 
 
 def make_suite(seed: int, cards: Sequence[str]) -> Suite:
@@ -102,16 +106,16 @@ def make_suite(seed: int, cards: Sequence[str]) -> Suite:
 
 def _work(chance: random.Random, ident: str, earlier: Sequence[str], cards: int) -> Work:
     on = chance.choice(("host", "any", "each", "each", "gang") if cards > 1 else ("host", "any", "each"))
-    # Each change of lowerer starts a device process: few cards show as much by it as many.
-    most = len(LOWERERS) if cards < 4 else 1  # noqa: PLR2004 - said in the line above
-    named = chance.choice(((), LOWERERS[:1], LOWERERS[:most]))
+    # Only what runs on the host is in scope for a lowerer that is not there.
+    named = chance.choice(((), LOWERERS if on == "host" else LOWERERS[:1]))
     return Work(
         id=ident,
         on=on,
-        lowerers=() if on == "host" else named,
+        lowerers=named,
         needs=tuple(sorted(chance.sample(earlier, min(len(earlier), chance.choice((0, 0, 0, 1, 1, 2)))))),
         cards=chance.randint(2, cards) if on == "gang" else 1,
         calls=chance.randint(1, MOST_CALLS),
+        option=chance.choice("aaab"),
     )
 
 
