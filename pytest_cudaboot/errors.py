@@ -166,6 +166,10 @@ class DevicePoisonedError(DeviceError):
     """A device process lives on, but nothing that it answers from now on counts: its context is broken for good."""
 
 
+class HostMemoryError(DeviceError):
+    """A device process asked the kernel for memory and got none; it lives on."""
+
+
 class CardAsideError(DeviceError):
     """A card is set aside for the rest of the run: something on it can not be killed."""
 

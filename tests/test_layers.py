@@ -17,6 +17,7 @@ LAYERS = (
     ("probes",),
     ("lowerers", "device", "project"),
     ("run", "report"),
+    ("faults",),
     ("plugin", "cli"),
 )
 LEVEL = {name: level for level, names in enumerate(LAYERS) for name in names}
@@ -24,7 +25,7 @@ ONLY = {
     "pynvml": {"probes/nvml.py"},
     "subprocess": {"probes/process.py"},
     "elftools": {"probes/elf.py"},
-    "pytest": {"run", "report", "plugin.py"},
+    "pytest": {"run", "report", "plugin.py", "faults/plugin.py"},
     "xdist": {"run/scheduler.py"},
     "cffi": {"lowerers/shim.py"},
     "markdown_it": {"rules/document.py", "rules/document_inline.py"},

@@ -83,8 +83,12 @@ def _answer(service: object, verb: str, arguments: dict[str, Any]) -> dict[str, 
         return {"value": _method(service, verb)(**arguments)}
     except CudabootError as error:
         return _failure(type(error).__name__, str(error), code=getattr(error, "code", None))
-    except Exception:  # noqa: BLE001 - the edge of a process: whatever a service raises is an answer
-        return _failure("DeviceError", f"{verb!r} raised\n{traceback.format_exc().rstrip()}")
+    except MemoryError as error:
+        words = f"{verb!r} was refused memory on the host: {str(error) or 'MemoryError'}"
+        return _failure("HostMemoryError", f"{words}\n{traceback.format_exc().rstrip()}")
+    except Exception as error:  # noqa: BLE001 - the edge of a process: whatever a service raises is an answer
+        words = f"{verb!r} raised {type(error).__name__}: {error}"
+        return _failure("DeviceError", f"{words}\n{traceback.format_exc().rstrip()}")
 
 
 def _method(service: object, verb: str) -> Callable[..., Any]:

@@ -53,7 +53,9 @@ def hit_memory_limit() -> None:
         bytearray(TOO_MUCH)
     finally:
         resource.setrlimit(resource.RLIMIT_AS, limits)
-    raise DeviceError(f"{TOO_MUCH} bytes were had under a limit of {HEADROOM} more; this machine has no RLIMIT_AS")
+    raise DeviceError(
+        f"{TOO_MUCH} bytes were had under a limit of {HEADROOM} more; this machine has no RLIMIT_AS"
+    )
 
 
 def fill_disk(folder: Path, written: Path) -> None:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
 from pytest_cudaboot.faults.expect import BLOCKED, BROKEN, HOLDS, NOT_RUN, Expected, Fate
-from pytest_cudaboot.faults.schedule import Act, Fault, Victim
+from pytest_cudaboot.faults.schedule import Act, Fault
 from pytest_cudaboot.model import CellKey, Json
 
 ACCEPT = "accept"
@@ -83,7 +83,9 @@ def _bound(cell: Json, uuid: str) -> bool:
 def _balance(expected: Expected, observed: Observed) -> Iterator[str]:
     """Planned is reported plus named losses: by cell, and by test."""
     judged = observed.replayed
-    planned = {CellKey(**cell) for line in observed.ledger if line["type"] == "plan" for cell in line["cells"]}
+    planned = {
+        CellKey(**cell) for line in observed.ledger if line["type"] == "plan" for cell in line["cells"]
+    }
     if planned != set(expected.fates):
         yield f"planned were other cells: {sorted(map(str, planned ^ set(expected.fates)))}"
     if not judged["ledger"]["planned"] == len(judged["cells"]) == len(expected.fates):
@@ -172,7 +174,7 @@ def _interrupted(observed: Observed) -> Iterator[str]:
         yield f"the verdict does not say that the run was interrupted: {observed.verdict['reasons']}"
 
 
-_ENDS: Mapping[Act, object] = {
+_ENDS: Mapping[Act, Callable[[Observed], Iterator[str]]] = {
     Act.KILL: _killed,
     Act.FULL_DISK: _disk,
     Act.INTERRUPT: _interrupted,

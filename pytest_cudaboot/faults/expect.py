@@ -49,13 +49,14 @@ SEEN: Mapping[tuple[Victim, Act], Fate] = {
     (Victim.DEVICE, Act.STICKY): Fate(outcome=BROKEN, cause="run", words="CUDA_ERROR_ILLEGAL_ADDRESS"),
     (Victim.DEVICE, Act.STICKY_LATE): Fate(outcome=BROKEN, cause="run", words="CUDA_ERROR_ILLEGAL_ADDRESS"),
     (Victim.DEVICE, Act.OUT_OF_MEMORY): Fate(outcome=BROKEN, cause="run", words="Out of memory"),
-    (Victim.DEVICE, Act.MEMORY_LIMIT): Fate(outcome=BROKEN, cause="run", words="MemoryError"),
+    (Victim.DEVICE, Act.MEMORY_LIMIT): Fate(outcome=BROKEN, cause="run", words="was refused memory on the host"),
     (Victim.WORKER, Act.CRASH): Fate(outcome=BROKEN, cause="crash", words="crashed while running"),
     (Victim.WORKER, Act.ABORT): Fate(outcome=BROKEN, cause="crash", words="crashed while running"),
     (Victim.WORKER, Act.EXIT): Fate(outcome=BROKEN, cause="crash", words="crashed while running"),
     (Victim.WORKER, Act.KILL): Fate(outcome=BROKEN, cause="crash", words="crashed while running"),
-    (Victim.WORKER, Act.HANG): Fate(outcome=BROKEN, cause="hang"),
-    (Victim.WORKER, Act.HANG_HOLDING): Fate(outcome=BROKEN, cause="hang"),
+    (Victim.WORKER, Act.HANG): Fate(outcome=BROKEN, cause="hang", words="did not end its call within"),
+    (Victim.WORKER, Act.HANG_HOLDING): Fate(outcome=BROKEN, cause="hang", words="did not end its call within"),
+    (Victim.WORKER, Act.MEMORY_LIMIT): Fate(outcome=BROKEN, cause="run", words="MemoryError"),
 }
 # fmt: on
 

@@ -5,6 +5,7 @@ It goes by events of tests, never by time, and commits each fault once in a run,
 
 from __future__ import annotations
 
+import itertools
 import os
 import signal
 from collections.abc import Generator
@@ -27,7 +28,7 @@ MARKS = "faults"
 # The infrastructure's own verbs: whether they come depends on how warm a process is, so they are not counted.
 UNCOUNTED = frozenset({"arm", "prove", "open", "close", "health"})
 SIGNALS = {Act.KILL: signal.SIGKILL, Act.INTERRUPT: signal.SIGINT, Act.TERMINATE: signal.SIGTERM}
-AFTER = dict(zip(PHASES[:-1], PHASES[1:], strict=True))
+AFTER = dict(itertools.pairwise(PHASES))
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -104,7 +105,11 @@ class WorkerInjector:
         found = self._schedule.at(cell) if cell is not None else ()
         self._due, self._calls = [(number, fault) for number, fault in found if fault.phase == phase], 0
         for number, fault in self._due:
-            if fault.victim is not Victim.DEVICE and fault.act is not Act.FULL_DISK and self._marks.take(number):
+            if (
+                fault.victim is not Victim.DEVICE
+                and fault.act is not Act.FULL_DISK
+                and self._marks.take(number)
+            ):
                 self._commit(fault)
 
     def _commit(self, fault: Fault) -> None:

@@ -43,12 +43,10 @@ class Act(StrEnum):
     TERMINATE = "terminate"  # SIGTERM
 
 
+_ANYWHERE = (Act.CRASH, Act.ABORT, Act.EXIT, Act.HANG, Act.HANG_HOLDING)
 ACTS: Mapping[Victim, tuple[Act, ...]] = {
-    Victim.DEVICE: (
-        *(Act.CRASH, Act.ABORT, Act.EXIT, Act.HANG, Act.HANG_HOLDING, Act.KILL),
-        *(Act.STICKY, Act.STICKY_LATE, Act.OUT_OF_MEMORY, Act.MEMORY_LIMIT),
-    ),
-    Victim.WORKER: (Act.CRASH, Act.ABORT, Act.EXIT, Act.KILL, Act.HANG, Act.HANG_HOLDING),
+    Victim.DEVICE: (*_ANYWHERE, Act.KILL, Act.STICKY, Act.STICKY_LATE, Act.OUT_OF_MEMORY, Act.MEMORY_LIMIT),
+    Victim.WORKER: (*_ANYWHERE, Act.KILL, Act.MEMORY_LIMIT),
     Victim.CONTROLLER: (Act.KILL, Act.FULL_DISK, Act.INTERRUPT, Act.TERMINATE),
 }
 KINDS = tuple((victim, act) for victim, acts in ACTS.items() for act in acts)
@@ -110,7 +108,9 @@ class Schedule:
             data = json.loads(text)
             return cls(seed=int(data["seed"]), faults=tuple(_fault(entry) for entry in data["faults"]))
         except (ValueError, KeyError, TypeError) as error:
-            raise UsageError(f"no schedule of faults: {error!r}; right is what `Schedule.dumps` gives") from None
+            raise UsageError(
+                f"no schedule of faults: {error!r}; right is what `Schedule.dumps` gives"
+            ) from None
 
     def at(self, cell: CellKey) -> Iterator[tuple[int, Fault]]:
         """The faults that a cell's test may commit, numbered."""

@@ -10,14 +10,17 @@ from dataclasses import dataclass
 from pytest_cudaboot.faults.schedule import HANGS, PHASES, Schedule, Target
 from pytest_cudaboot.model import CellKey
 
-HANG_BUDGET = 2  # seconds; a healthy call takes milliseconds
+HANG_BUDGET = 3  # seconds; a healthy call takes milliseconds
 BUDGET = 60
 MOST_CALLS = 3
 LOWERERS = ("xla", "iree")
 CONFTEST = '''"""A device for each option; the tiny plugin behind it does no work, which is enough to be late or dead."""
 
 import pytest
+from pytest_cudaboot.run import watchdog
 from pytest_cudaboot.run.worker import WORKER
+
+watchdog.GRACE = 12.0  # what hangs here was made to; stacks take their time on a busy machine
 
 
 class Device:
@@ -99,7 +102,7 @@ def make_suite(seed: int, cards: Sequence[str]) -> Suite:
     """The suite of a seed."""
     chance = random.Random(seed)  # noqa: S311 - that it can be foretold is the point
     works = [Work(id="s.first", on="each", lowerers=("xla",))]
-    for number in range(chance.randint(4, 8)):
+    for number in range(chance.randint(3, 6)):
         works.append(_work(chance, f"s.n{number}", [work.id for work in works], len(cards)))
     return Suite(works=tuple(works), cards=tuple(cards))
 
@@ -115,7 +118,7 @@ def _work(chance: random.Random, ident: str, earlier: Sequence[str], cards: int)
         needs=tuple(sorted(chance.sample(earlier, min(len(earlier), chance.choice((0, 0, 0, 1, 1, 2)))))),
         cards=chance.randint(2, cards) if on == "gang" else 1,
         calls=chance.randint(1, MOST_CALLS),
-        option=chance.choice("aaab"),
+        option=chance.choice("aaaaaaab"),
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from dataclasses import dataclass
 
 import pytest
@@ -15,9 +16,9 @@ from pytest_cudaboot.errors import (
     CommandError,
     CommandHangError,
     DeviceCrashError,
+    DeviceError,
     DeviceGoneError,
     DeviceHangError,
-    DevicePoisonedError,
     NumericError,
     ShimError,
     ToolMissingError,
@@ -26,6 +27,7 @@ from pytest_cudaboot.errors import (
 from pytest_cudaboot.model import Status
 
 REASON_LIMIT = 500
+FULL_DISK = (errno.ENOSPC, errno.EDQUOT)  # it says nothing of what was under test
 CAUSES: tuple[tuple[type[Exception], str], ...] = (  # the first that fits, so subclasses before their bases
     (NumericError, "numeric"),
     (BuildError, "compile"),
@@ -34,7 +36,8 @@ CAUSES: tuple[tuple[type[Exception], str], ...] = (  # the first that fits, so s
     (CommandHangError, "hang"),
     (CommandCrashError, "crash"),
     (CommandError, "run"),
-    (DevicePoisonedError, "run"),
+    (DeviceError, "run"),
+    (MemoryError, "run"),
     (ShimError, "run"),
     (ToolMissingError, "run"),
 )
@@ -63,6 +66,8 @@ def classify(error: BaseException, nodeid: str | None = None) -> Failure:
     reason = short(_words(error))
     if isinstance(error, pytest.skip.Exception | CardAsideError):
         return Failure(status=Status.SKIPPED, cause=None, reason=reason)
+    if isinstance(error, OSError) and error.errno in FULL_DISK:
+        return Failure(status=Status.SKIPPED, cause=None, reason=f"the disk is full: {reason}")
     if isinstance(error, UnsupportedError):
         return Failure(status=Status.UNSUPPORTED, cause=None, reason=reason)
     if isinstance(error, CanarySilentError):
@@ -87,7 +92,7 @@ def last_words(traceback: str) -> str:
 def _words(error: BaseException) -> str:
     """What a device process wrote as it died is evidence of its own, and nobody reads stacks in a table."""
     text = str(error) or type(error).__name__
-    return text.partition("\n")[0] if isinstance(error, DeviceCrashError | DeviceHangError) else text
+    return text.partition("\n")[0] if isinstance(error, DeviceError) else text
 
 
 def _cause(error: BaseException, nodeid: str | None) -> str:

@@ -151,7 +151,7 @@ def test_errors_keep_their_class(device: DeviceProcess) -> None:
 
 
 def test_a_bug_in_the_service_shows_its_traceback_and_the_process_lives(device: DeviceProcess) -> None:
-    with pytest.raises(DeviceError, match=r"(?s)'bug' raised\nTraceback.*ZeroDivisionError: a bug") as caught:
+    with pytest.raises(DeviceError, match=r"'bug' raised ZeroDivisionError: a bug\nTraceback") as caught:
         device.call("bug", budget=BUDGET)
 
     assert type(caught.value) is DeviceError
