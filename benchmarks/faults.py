@@ -8,7 +8,6 @@ from __future__ import annotations
 import argparse
 import os
 import shutil
-import subprocess
 import sys
 import tempfile
 import time
@@ -18,11 +17,9 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
-from fixtures.boxes import replay
 from pytest_cudaboot.faults.schedule import KINDS
-from tests.boxes.box import PLUGIN
+from tests.boxes.box import stand_ins
 from tests.faults.drive import Case, Tried, commit
-from tests.run.gate import ROOT
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -72,7 +69,7 @@ def table(results: Sequence[Result]) -> Iterator[str]:
     schedules: dict[str, list[bool]] = defaultdict(list)
     for result in results:
         faults = result.runs[0].case.schedule.faults
-        kinds = [faults[number].kind for run in result.runs for number in run.fired]
+        kinds = [faults[number].kind for run in result.runs for number in run.observed.fired]
         fired.update(kinds)
         for kind in set(kinds) or {"no fault"}:
             schedules[kind].append(bool(result.problems))
@@ -90,9 +87,7 @@ def main() -> int:
     parser.add_argument("--twice", action="store_true", help="Run each seed again, and compare the verdicts")
     words = parser.parse_args()
     folder, started = Path(tempfile.mkdtemp(prefix="faults-")), time.monotonic()
-    libraries = replay.build(folder / "stand-ins")
-    source = ROOT / "tests/run/tiny_cuda.c"
-    subprocess.run(["/usr/bin/env", "gcc", "-fPIC", "-shared", source, "-o", libraries / PLUGIN], check=True)
+    libraries = stand_ins(folder / "stand-ins")
     results = []
     with ThreadPoolExecutor(words.jobs) as pool:
         seeds = range(words.first, words.first + words.seeds)

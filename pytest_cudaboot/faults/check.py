@@ -17,6 +17,8 @@ INTERRUPTED = "the run was interrupted"
 # What differs from run to run and says nothing of how it went: workers, pids, seconds, folders.
 _PASSING = re.compile(r"gw\d+|\bprocess \d+|\bpid \d+|\b\d+(\.\d+)? s\b|/\S+")
 
+_UNDONE = re.compile(r"the disk is full|\bis not-run$")
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Observed:
@@ -112,12 +114,17 @@ def _cells(expected: Expected, observed: Observed, *, ended: bool) -> Iterator[s
     for cell in observed.replayed["cells"]:
         key = CellKey(*_named(cell))
         fate = expected.fates.get(key)
-        cut = ended and cell["outcome"] == NOT_RUN and lost.issuperset(cell["nodeids"])
+        cut = ended and (lost.issuperset(cell["nodeids"]) or _cut_off(cell))
         if fate is None:
             yield f"{key} was not to be planned"
         elif not cut and not _as_fated(cell, fate):
             due = f"{fate.outcome} ({fate.cause}, {fate.words!r})"
             yield f"{key} is {cell['outcome']} ({cell['cause']}): {cell['reason']}; due was {due}"
+
+
+def _cut_off(cell: Json) -> bool:
+    """What a full disk leaves undone, where the ledger itself had room to say so."""
+    return bool(_UNDONE.search(cell["reason"] or "")) and cell["outcome"] in (NOT_RUN, BLOCKED)
 
 
 def _as_fated(cell: Json, fate: Fate) -> bool:
@@ -144,14 +151,16 @@ def _whole(expected: Expected, observed: Observed) -> Iterator[str]:
 def _end(end: Fault, observed: Observed) -> Iterator[str]:
     """A run that was cut off says so, and names what it lost."""
     replayed, lost = observed.replayed, observed.replayed["ledger"]["lost"]
-    if ACCEPT in (observed.verdict["verdict"], replayed["verdict"], observed.earnest["verdict"]):
+    # Lines that are short may still fit on a full disk; where all of them did, the ledger is whole.
+    whole = end.act is Act.FULL_DISK and observed.ledger[-1]["type"] == "end"
+    if ACCEPT in (observed.verdict["verdict"], *(() if whole else (observed.earnest["verdict"],))):
         yield f"accepted, though {end.kind} ended it"
-    if end.act in (Act.KILL, Act.FULL_DISK):
+    if not whole and CUT_OFF not in replayed["reasons"] and end.act in (Act.KILL, Act.FULL_DISK):
+        yield f"the replay does not say that the run was cut off: {replayed['reasons']}"
+    if end.act is Act.KILL:
         fate = _fate_of(end.cell, replayed)
         if fate != NOT_RUN or not lost:
             yield f"{end.cell} was lost by {end.kind} and is told as {fate}"
-        if CUT_OFF not in replayed["reasons"]:
-            yield f"the replay does not say that the run was cut off: {replayed['reasons']}"
     yield from _ENDS[end.act](observed)
 
 

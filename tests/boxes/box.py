@@ -124,6 +124,14 @@ class BoxGate(Gate):
         return {cell["gpus"][0]["uuid"]: cell["outcome"] for cell in found}
 
 
+def stand_ins(folder: Path) -> Path:
+    """Compile the libraries of a simulated box into a folder, and the plugin."""
+    replay.build(folder)
+    source = ROOT / "tests/run/tiny_cuda.c"
+    subprocess.run(["/usr/bin/env", "gcc", "-fPIC", "-shared", source, "-o", folder / PLUGIN], check=True)
+    return folder
+
+
 def steps(**places: str) -> str:
     """A catalogue of steps `a.NAME`; a place is `host`, `any` or `each`, `each xla` with a lowerer."""
     tables = []

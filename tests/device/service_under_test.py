@@ -56,6 +56,9 @@ class Service:
         sys.stderr.write("a plugin's page\n[pjrt_ffi] the reason\na plugin's other page\n")
         raise ShimError("returned 3", 3)
 
+    def want_too_much(self) -> None:
+        raise MemoryError
+
     def wrong_card(self) -> None:
         raise PinError("not that card")
 

@@ -18,6 +18,7 @@ from pytest_cudaboot.errors import (
     DeviceCrashError,
     DeviceError,
     DeviceHangError,
+    HostMemoryError,
     PinError,
     ShimError,
     ToolMissingError,
@@ -148,6 +149,14 @@ def test_errors_keep_their_class(device: DeviceProcess) -> None:
         device.call("wrong_card", budget=BUDGET)
 
     assert unsupported.value.code == 99
+
+
+def test_memory_that_the_kernel_refuses_is_told_as_that(device: DeviceProcess) -> None:
+    words = r"'want_too_much' was refused memory on the host: MemoryError\nTraceback"
+    with pytest.raises(HostMemoryError, match=words):
+        device.call("want_too_much", budget=BUDGET)
+
+    assert device.alive
 
 
 def test_a_bug_in_the_service_shows_its_traceback_and_the_process_lives(device: DeviceProcess) -> None:

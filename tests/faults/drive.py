@@ -56,9 +56,9 @@ class Tried:
     """A run of a case, and what does not hold of it."""
 
     case: Case
+    observed: Observed
     problems: tuple[str, ...]
     normal: Json
-    fired: frozenset[int]
     seconds: float
     output: str
 
@@ -80,9 +80,9 @@ def commit(case: Case, folder: Path, libraries: Path, *, mount: bool = False) ->
         found = problems(case.expected, observed)
     return Tried(
         case=case,
+        observed=observed,
         problems=tuple(found),
         normal=normal(observed.verdict),
-        fired=observed.fired,
         seconds=seconds,
         output=done.stdout + done.stderr,
     )

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+
 import pytest
 
 from pytest_cudaboot import errors
@@ -21,6 +23,9 @@ from pytest_cudaboot.run.failures import REASON_LIMIT, classify, last_words, sho
         (errors.DevicePoisonedError("a"), Status.FAILED, "run"),
         (errors.DeviceGoneError("a", cause="hang"), Status.FAILED, "hang"),
         (errors.DeviceGoneError("a", cause="hang", culprit="t.py::other"), Status.FAILED, "collateral"),
+        (errors.DeviceError("a"), Status.FAILED, "run"),
+        (errors.HostMemoryError("a"), Status.FAILED, "run"),
+        (MemoryError("a"), Status.FAILED, "run"),
         (errors.CardAsideError("a"), Status.SKIPPED, None),
         (errors.CommandHangError("a"), Status.FAILED, "hang"),
         (errors.DeviceCrashError("a"), Status.FAILED, "crash"),
@@ -38,6 +43,14 @@ def test_status_and_cause(error: BaseException, status: Status, cause: str | Non
     failure = classify(error)
 
     assert (failure.status, failure.cause, failure.reason, failure.problem) == (status, cause, "a", None)
+
+
+@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EDQUOT])
+def test_a_full_disk_says_nothing_of_what_was_under_test(number: int) -> None:
+    failure = classify(OSError(number, "no room"))
+
+    assert (failure.status, failure.cause) == (Status.SKIPPED, None)
+    assert failure.reason == f"the disk is full: [Errno {number}] no room"
 
 
 @pytest.mark.parametrize("error", [errors.PinError("other card"), errors.BoxError("other card")])
