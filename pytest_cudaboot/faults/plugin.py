@@ -28,6 +28,7 @@ MARKS = "faults"
 # The infrastructure's own verbs: whether they come depends on how warm a process is, so they are not counted.
 UNCOUNTED = frozenset({"arm", "prove", "open", "close", "health"})
 SIGNALS = {Act.KILL: signal.SIGKILL, Act.INTERRUPT: signal.SIGINT, Act.TERMINATE: signal.SIGTERM}
+RAISING = (Act.MEMORY_LIMIT,)
 AFTER = dict(itertools.pairwise(PHASES))
 
 
@@ -97,6 +98,8 @@ class WorkerInjector:
     def pytest_runtest_teardown(self, item: pytest.Item) -> Generator[None, Any, Any]:
         self._enter(item, "teardown")
         result = yield
+        # pytest has to have torn down what it set up, or the next test is refused.
+        self._commit_due(raising=True)
         self._due = []
         return result
 
@@ -104,12 +107,14 @@ class WorkerInjector:
         cell = cell_of(item)
         found = self._schedule.at(cell) if cell is not None else ()
         self._due, self._calls = [(number, fault) for number, fault in found if fault.phase == phase], 0
+        self._commit_due(raising=False)
+        if phase != "teardown":
+            self._commit_due(raising=True)
+
+    def _commit_due(self, *, raising: bool) -> None:
         for number, fault in self._due:
-            if (
-                fault.victim is not Victim.DEVICE
-                and fault.act is not Act.FULL_DISK
-                and self._marks.take(number)
-            ):
+            elsewhere = fault.victim is Victim.DEVICE or fault.act is Act.FULL_DISK
+            if not elsewhere and (fault.act in RAISING) == raising and self._marks.take(number):
                 self._commit(fault)
 
     def _commit(self, fault: Fault) -> None:
