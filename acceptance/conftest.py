@@ -68,6 +68,15 @@ def plainest_net(project: Project) -> Net:
     return load_net(project, name)
 
 
+def convolving_net(project: Project) -> Net:
+    """The net with the shortest train step among those that convolve: it asks for every library of the vendor's."""
+    texts = {name: project.step(name).read_text(encoding="utf-8") for name in project.nets}
+    convolving = [name for name, text in texts.items() if "stablehlo.convolution" in text]
+    if not convolving:
+        pytest.skip(f"none of the project's nets convolves: {', '.join(texts)}")
+    return load_net(project, min(convolving, key=lambda name: len(texts[name])))
+
+
 @pytest.fixture(scope="session")
 def trainer_program(project: Project, request: pytest.FixtureRequest) -> Path:
     """The native trainer, built from the project's sources into a private folder."""

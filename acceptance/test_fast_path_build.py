@@ -18,14 +18,13 @@ from pytest_cudaboot.lowerers.build import SHIM_LINE
 from pytest_cudaboot.probes import elf
 from pytest_cudaboot.probes.process import Completed
 from pytest_cudaboot.probes.toolchain import distribution_of
-from pytest_cudaboot.project import suite_root
+from pytest_cudaboot.project import Project, suite_root
 from pytest_cudaboot.rules.document import code_blocks
 from pytest_cudaboot.run.devices import LowererHandle, SessionHandle
 from pytest_cudaboot.run.evidence import Evidence
 from pytest_cudaboot.run.fixtures import Runner
-from pytest_cudaboot.run.nets import Net
 
-from .conftest import Trained
+from .conftest import Trained, plainest_net
 
 SEED = 21
 C_LIBRARY = {"libc.so.6", "libdl.so.2", "libm.so.6", "ld-linux-x86-64.so.2", "ld-linux-aarch64.so.1"}
@@ -144,9 +143,13 @@ def test_the_shim_links_the_c_library_only(pjrt_shim: Path, measure: Callable[..
 # > PJRT C API, once the API's version and the length of its table are known to fit.
 @pytest.mark.spec("fast.c-api")
 def test_the_plugin_speaks_the_c_api(
-    session: Callable[[Path], SessionHandle], lowerer: LowererHandle, net: Net, measure: Callable[..., None]
+    session: Callable[[Path], SessionHandle],
+    lowerer: LowererHandle,
+    project: Project,
+    measure: Callable[..., None],
 ) -> None:
-    session(net.forward.path).invoke(net.forward.inputs(SEED))
+    graph = plainest_net(project).forward
+    session(graph.path).invoke(graph.inputs(SEED))
 
     told = lowerer.call("facts")["describe"]
     assert told["platform"] == lowerer.platform

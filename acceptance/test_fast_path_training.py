@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from pytest_cudaboot.errors import BoxError, NumericError
+from pytest_cudaboot.project import Project
 from pytest_cudaboot.rules.controls import rate_of_zero, require_controls
 from pytest_cudaboot.rules.numerics import compare
 from pytest_cudaboot.rules.tolerances import load_tolerances
@@ -21,7 +22,7 @@ from pytest_cudaboot.run.fixtures import Runner
 from pytest_cudaboot.run.nets import Graph, Net
 from pytest_cudaboot.run.worker import WORKER
 
-from .conftest import SHIM, WITHOUT_AUTOTUNING, Trained, cuda_major
+from .conftest import SHIM, WITHOUT_AUTOTUNING, Trained, convolving_net, cuda_major
 
 SEED = 20
 ACCURACY = 0.90
@@ -240,8 +241,12 @@ def test_an_unknown_xla_flag_aborts_the_process(run: Runner, checkout: Path, pjr
 
 @pytest.mark.spec("fast.vendor-kernels")
 def test_vendor_libraries_are_mapped(
-    session: Callable[[Path], SessionHandle], lowerer: LowererHandle, net: Net, measure: Callable[..., None]
+    session: Callable[[Path], SessionHandle],
+    lowerer: LowererHandle,
+    project: Project,
+    measure: Callable[..., None],
 ) -> None:
+    net = convolving_net(project)
     session(net.step.path).invoke(net.step.inputs(SEED))
     mapped = lowerer.mapped()
     found = {vendor for vendor in ("cublas", "cudnn") for name in mapped if name.startswith(f"lib{vendor}")}
@@ -256,10 +261,11 @@ def test_vendor_libraries_are_mapped(
 def test_cuda_libraries_are_of_the_plugins_major(
     session: Callable[[Path], SessionHandle],
     lowerer: LowererHandle,
-    net: Net,
+    project: Project,
     pjrt_plugin: Path,
     evidence: Evidence,
 ) -> None:
+    net = convolving_net(project)
     session(net.step.path).invoke(net.step.inputs(SEED))
     mapped = lowerer.mapped()
 

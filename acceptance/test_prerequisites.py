@@ -13,12 +13,12 @@ from pytest_cudaboot.errors import BoxError
 from pytest_cudaboot.model import Gpu
 from pytest_cudaboot.probes import nvml, pci
 from pytest_cudaboot.probes.toolchain import distribution_of
+from pytest_cudaboot.project import Project
 from pytest_cudaboot.run.devices import LowererHandle, SessionHandle
 from pytest_cudaboot.run.evidence import Evidence
 from pytest_cudaboot.run.fixtures import Runner
-from pytest_cudaboot.run.nets import Net
 
-from .conftest import CudaView, Trained, cuda_version
+from .conftest import CudaView, Trained, convolving_net, cuda_version
 
 SEED = 22
 PYTHONS = ("3.10", "3.11", "3.12", "3.13", "3.14")
@@ -77,8 +77,9 @@ def test_whether_the_toolkit_is_needed(
 # > The CUDA libraries, above all `libcudart`, on the loader path or as `nvidia-*` packages in the same venv
 @pytest.mark.spec("pre.libcudart")
 def test_cudart_is_mapped_and_from_where(
-    session: Callable[[Path], SessionHandle], lowerer: LowererHandle, net: Net, evidence: Evidence
+    session: Callable[[Path], SessionHandle], lowerer: LowererHandle, project: Project, evidence: Evidence
 ) -> None:
+    net = convolving_net(project)
     session(net.step.path).invoke(net.step.inputs(SEED))
     mapped = [
         path for name, paths in lowerer.mapped().items() if name.startswith("libcudart.so") for path in paths
