@@ -85,9 +85,9 @@ def _switch(job: Job, warm: Sequence[str | None]) -> tuple[float, bool]:
 
 
 def heavy_tailed(cards: int, seed: int) -> list[Job]:
-    """A run of eight to twelve items a card, as a catalogue has them.
+    """A run of twelve to twenty items a card, as a catalogue has them.
 
-    Durations are log-normal (median 8 s, sigma 1.1, between 0.3 and 600 s). About half of the card work is the same spec
+    Durations are log-normal (median 8 s, sigma 1.0, between 0.3 and 600 s; shorter for builds, links of a chain, and what runs on each card). About half of the card work is the same spec
     on each card, within 5 %; the rest may run on any card, a third of it in chains of two to five; some of the chains
     begin with a compile on the host. Gangs of two cards up to all of them take up to a tenth of the items.
     """
@@ -95,7 +95,7 @@ def heavy_tailed(cards: int, seed: int) -> list[Job]:
     jobs: list[Job] = []
 
     def seconds(scale: float = 1.0) -> float:
-        return round(min(600.0, max(0.3, dice.lognormvariate(2.08, 1.1) * scale)), 3)
+        return round(min(600.0, max(0.3, dice.lognormvariate(2.08, 1.0) * scale)), 3)
 
     def add(lane: str, took: float, after: Sequence[int] = (), size: int = 1) -> int:
         warm = (
@@ -104,14 +104,14 @@ def heavy_tailed(cards: int, seed: int) -> list[Job]:
         jobs.append(Job(lane=lane, cards=size, seconds=took, warm=warm, after=frozenset(after)))
         return len(jobs) - 1
 
-    wanted = dice.randint(8, 12) * cards
+    wanted = dice.randint(12, 20) * cards
     builds = [add(HOST, seconds(0.2)) for _ in range(dice.randint(2, 4))]
     first = add(CARD, seconds(0.2), builds[:1])
     while len(jobs) < wanted:
         kind = dice.random()
         root = dice.choice([(), (), (first,), builds[-1:]])
         if kind < 0.5 / max(1.0, cards / 2):
-            took, warm_after = seconds(0.35), root
+            took, warm_after = seconds(0.25), root
             for card in range(cards):
                 add(f"GPU-{card}", took * dice.uniform(0.95, 1.05), warm_after)
         elif kind < 0.6:

@@ -73,6 +73,7 @@ class _Phases:
     failure: Failure | None = None
     facts: Json | None = None
     called: bool = False
+    attempts: int = 0
 
 
 class Results:
@@ -91,6 +92,7 @@ class Results:
         """Take one report; the result, if it was the test's last."""
         phases = self._open.setdefault(report.nodeid, _Phases())
         phases.seconds += getattr(report, "duration", 0.0)
+        phases.attempts += report.when == "setup"  # a plugin that runs a test again begins there again
         phases.called = phases.called or report.when == "call"
         phases.failure = _worse(phases.failure, _failure(report))
         phases.facts = read_property(report.user_properties) or phases.facts
@@ -118,6 +120,7 @@ class Results:
             platform=facts.get("platform"),
             gpus=tuple(facts.get("gpus", ())),
             seconds=round(phases.seconds, 3),
+            attempts=max(1, phases.attempts),
             measurements=facts.get("measurements", {}),
             evidence=facts.get("evidence", {}),
             worker=worker,
