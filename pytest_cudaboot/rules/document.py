@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from pytest_cudaboot.rules.catalog import Catalog
 
-LARGEST = 1 << 20  # bytes: more is no document that somebody follows by hand
+LARGEST = 256 << 10  # bytes: more is no document that somebody follows by hand
 FOLLOWING = 8  # pieces: what follows a link matters as far as it speaks of the link
 _SCHEME = re.compile(r"[a-z][a-z0-9+.-]*:|//", re.IGNORECASE)
 

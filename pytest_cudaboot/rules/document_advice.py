@@ -165,22 +165,16 @@ def _other_switch(reading: Reading, item: Item, name: str, noun: str) -> Iterato
 
 def every_figure(reading: Reading, _: Tree) -> Iterator[Finding]:
     """A claim that every figure is of one lowerer, against a time of the other."""
+    times = [(item, _named(item.text)) for item in reading.items if _TIME.search(item.text)]
     for item in reading.items:
         if not _ALL.search(item.text) or _EXCEPT.search(item.text):
             continue
         named = _named(item.text) or _named(reading.heading(item))
-        if len(named) != 1:
-            continue
-        for other in reading.items:
-            if (
-                other is not item
-                and _TIME.search(other.text)
-                and _named(other.text)
-                and not named & _named(other.text)
-            ):
-                problem = f"every figure is said to be of {next(iter(named))}, and this one is not"
-                yield _found("every-figure", problem, reading, item, other)
-                return
+        others = (other for other, whose in times if other is not item and whose and not named & whose)
+        other = next(others, None) if len(named) == 1 else None
+        if other is not None:
+            problem = f"every figure is said to be of {next(iter(named))}, and this one is not"
+            yield _found("every-figure", problem, reading, item, other)
 
 
 def _named(text: str) -> set[str]:

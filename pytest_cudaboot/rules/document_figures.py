@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from pytest_cudaboot.rules.document_findings import HISTORY, Finding, Place, Reading, codes
 from pytest_cudaboot.rules.document_items import Item
@@ -118,10 +118,11 @@ def device_lists(reading: Reading, tree: Tree) -> Iterator[Finding]:
 
 def arithmetic(reading: Reading, _: Tree) -> Iterator[Finding]:
     """Sizes that are not their bytes, shares that are not their fraction, products that are not their factors'."""
+    amounts = _amounts(reading)
     for item in reading.items:
         yield from _sizes(reading, item)
         yield from _products(reading, item)
-        yield from _shares(reading, item)
+        yield from _shares(reading, item, amounts)
     groups: dict[int, list[Item]] = {}
     for item in reading.items:
         groups.setdefault(item.group, []).append(item)
@@ -161,24 +162,27 @@ def _products(reading: Reading, item: Item) -> Iterator[Finding]:
             yield _sum(problem, reading.place(item, total[0]), reading.place(item, part[0]))
 
 
-def _shares(reading: Reading, item: Item) -> Iterator[Finding]:
+def _amounts(reading: Reading) -> dict[float, Item]:
+    """Each amount of memory that the document has, and where it has it first."""
+    found: dict[float, Item] = {}
+    for item in reading.items:
+        totals = [total for total, _ in _TOTAL.findall(item.text)]
+        for amount in (*_PART.findall(item.text), *totals):
+            found.setdefault(float(amount), item)
+    return found
+
+
+def _shares(reading: Reading, item: Item, amounts: Mapping[float, Item]) -> Iterator[Finding]:
     """A share of something must be a share of some amount that the document has."""
     part, percent = _PART.search(item.text), re.search(r"(\d+) ?% of\b", item.text)
     if not (part and percent):
         return
-    wholes = {
-        float(found): other
-        for other in reading.items
-        for found in [*_PART.findall(other.text), *(total for total, _ in _TOTAL.findall(other.text))]
-        if float(found) > float(part[1])
-    }
-    shares = {whole: 100 * float(part[1]) / whole for whole in wholes}
-    if shares and all(round(share) != int(percent[1]) for share in shares.values()):
-        whole = min(shares, key=lambda whole: abs(shares[whole] - int(percent[1])))
-        problem = (
-            f"{part[1]} GiB is {shares[whole]:.0f} % of {whole:g} GiB, and {percent[1]} % of nothing here"
-        )
-        yield _sum(problem, reading.place(item, percent[0]), reading.place(wholes[whole], f"{whole:g}"))
+    said = int(percent[1])
+    shares = {whole: 100 * float(part[1]) / whole for whole in amounts if whole > float(part[1])}
+    if shares and all(round(share) != said for share in shares.values()):
+        whole = min(shares, key=lambda whole: abs(shares[whole] - said))
+        problem = f"{part[1]} GiB is {shares[whole]:.0f} % of {whole:g} GiB, and {said} % of nothing here"
+        yield _sum(problem, reading.place(item, percent[0]), reading.place(amounts[whole], f"{whole:g}"))
 
 
 def _sum(problem: str, here: Place, there: Place) -> Finding:

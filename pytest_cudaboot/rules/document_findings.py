@@ -12,6 +12,7 @@ from pytest_cudaboot.rules.document_items import Item, items
 from pytest_cudaboot.rules.document_tree import Tree
 
 WIDTH = 160
+LONGEST = 4000  # characters
 # What was, holds for some versions only, or is an example, is not said of today.
 HISTORY = re.compile(
     r"\b(?:was|were|used to|formerly|no longer|until|since|before|older|earlier|up to|for example|e\.g)\b",
@@ -69,7 +70,8 @@ class Reading:
 
     @cached_property
     def items(self) -> tuple[Item, ...]:
-        return items(self.text)
+        """The checkable parts, but for those that are too long to be a sentence or a command of anybody's."""
+        return tuple(item for item in items(self.text) if len(item.text) <= LONGEST)
 
     @cached_property
     def lines(self) -> list[str]:

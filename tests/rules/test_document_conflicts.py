@@ -291,3 +291,8 @@ def test_a_tree_is_looked_at_without_following_links(tmp_path: Path) -> None:
     (inside / "a.c").write_text("x")
 
     assert Tree(inside).names == ("a.c",)
+
+
+@pytest.mark.parametrize("text", ["a" * 50_000, "a-" * 25_000, "/a.b" * 12_000, "1." * 25_000, "A_" * 25_000])
+def test_what_is_no_sentence_does_not_occupy_the_rules(tmp_path: Path, text: str) -> None:
+    assert found(tmp_path, f"# Up\n\n{text} = sm_80:1\n", *RULES) == []
