@@ -20,8 +20,8 @@ from pytest_cudaboot.lowerers.build import build_program
 from pytest_cudaboot.model import Json, to_json
 from pytest_cudaboot.probes.maps import shared_objects
 from pytest_cudaboot.probes.process import Completed
-from pytest_cudaboot.project import Project, suite_root
-from pytest_cudaboot.rules.document import code_blocks, read_document
+from pytest_cudaboot.project import Project, find_document, suite_root
+from pytest_cudaboot.rules.document import read_document, shell_lines
 from pytest_cudaboot.rules.selection import pin_environment
 from pytest_cudaboot.run.devices import LowererHandle
 from pytest_cudaboot.run.evidence import Evidence
@@ -302,14 +302,29 @@ def document_text(project: Project) -> str:
 
 
 @pytest.fixture
-def documented(document_text: str) -> Callable[[str], list[str]]:
-    """A function that finds the first shell line of the document with a beginning, in words, without its comment."""
+def documented_line(document_text: str, evidence: Evidence) -> Callable[[str], str]:
+    """A function that finds the first shell line of the document with a beginning.
 
-    def find(start: str) -> list[str]:
-        lines = [line for block in code_blocks(document_text, "bash") for line in block.text.splitlines()]
-        return shlex.split(next(line for line in lines if line.startswith(start)), comments=True)
+    A document that does without it is another project's: then the line is the one of the document that this suite was
+    written for, and the evidence says so.
+    """
+    own = find_document(suite_root() / "fixtures" / "reference")
+    assert own is not None
+
+    def find(start: str) -> str:
+        lines = [line for line in shell_lines(document_text) if line.startswith(start)]
+        if not lines:
+            evidence.note(line_of=str(own))
+            lines = [line for line in shell_lines(read_document(own)) if line.startswith(start)]
+        return lines[0]
 
     return find
+
+
+@pytest.fixture
+def documented(documented_line: Callable[[str], str]) -> Callable[[str], list[str]]:
+    """The same in words, without its comment."""
+    return lambda start: shlex.split(documented_line(start), comments=True)
 
 
 @pytest.fixture

@@ -11,7 +11,6 @@ import pytest
 
 from pytest_cudaboot.model import Gpu
 from pytest_cudaboot.probes.compiler import module_parts
-from pytest_cudaboot.rules.document import code_blocks
 from pytest_cudaboot.rules.targets import documented_capability, read_ptx
 from pytest_cudaboot.run.fixtures import Runner
 
@@ -29,9 +28,13 @@ def test_capability_is_the_documented_one(gpu: Gpu, measure: Callable[..., None]
 # > an unset `IREE_BACKEND` means `IREE_BACKEND=cuda`
 @pytest.mark.spec("intro.default-backend")
 def test_an_unset_backend_is_cuda(
-    run: Runner, sources: Path, iree_compile: Path, document_text: str, measure: Callable[..., None]
+    run: Runner,
+    sources: Path,
+    iree_compile: Path,
+    documented_line: Callable[[str], str],
+    measure: Callable[..., None],
 ) -> None:
-    line = next(line for line in joined_lines(document_text) if line.startswith("iree-compile --iree-hal"))
+    line = documented_line("iree-compile --iree-hal")
     asked: dict[str | None, str] = {}
     made: dict[str | None, dict[str, bytes]] = {}
     for value in (None, "cuda"):
@@ -43,12 +46,6 @@ def test_an_unset_backend_is_cuda(
     assert "--iree-hal-target-backends=cuda" in asked[None]
     assert asked[None] == asked["cuda"]
     assert read_ptx(made[None]) == read_ptx(made["cuda"])
-
-
-def joined_lines(text: str) -> list[str]:
-    """The shell lines of a document, those that go on after a backslash joined."""
-    blocks = code_blocks(text, "bash")
-    return [line for block in blocks for line in block.text.replace("\\\n", "").splitlines()]
 
 
 def path_with(folder: Path, compiler: Path) -> str:

@@ -247,3 +247,9 @@ def links(text: str) -> tuple[Link, ...]:
 def code_blocks(text: str, language: str) -> tuple[CodeBlock, ...]:
     """The blocks of one language, as printed."""
     return tuple(block for block in parse(text).blocks if block.language == language)
+
+
+def shell_lines(text: str) -> list[str]:
+    """The lines of the bash blocks, those that go on after a backslash joined."""
+    blocks = (block.text.replace("\\\n", "") for block in code_blocks(text, "bash"))
+    return [line for block in blocks for line in block.splitlines()]

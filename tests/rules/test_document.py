@@ -17,6 +17,7 @@ from pytest_cudaboot.rules.document import (
     parse,
     plain,
     read_document,
+    shell_lines,
 )
 from tests.rules.builders import catalog_of
 
@@ -195,3 +196,7 @@ def test_a_document_that_is_not_there_is_said_so(tmp_path: Path) -> None:
 @pytest.mark.parametrize("text", ["`x\n" * 2000, "[" * 2000, "> " * 2000, "- " * 2000, "*a " * 2000])
 def test_nothing_that_is_written_breaks_the_reader(text: str) -> None:
     assert parse(text).headings == ()
+
+
+def test_shell_lines_go_on_after_a_backslash() -> None:
+    assert shell_lines("```bash\na \\\n  b\nc\n```\n```\nd\n```\n") == ["a   b", "c"]
