@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
 from dataclasses import replace
 from pathlib import Path
 
@@ -9,6 +11,9 @@ import pytest
 
 from pytest_cudaboot.faults.check import Observed, problems
 from pytest_cudaboot.model import Json
+from pytest_cudaboot.probes.lease import acquire
+from tests.boxes.box import BoxGate
+from tests.faults import drive
 from tests.faults.drive import Case, Tried, commit
 
 SEEDS = (17, 24, 36, 58, 102)
@@ -86,3 +91,19 @@ def test_the_check_sees_what_a_judge_could_get_wrong(tried: Tried) -> None:
 
     for words, observed in wrong.items():
         assert words in "\n".join(problems(due, observed)), words
+
+
+def test_what_a_run_leaves_alive_or_locked_is_found(
+    tmp_path: Path, libraries: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(drive, "SWEEP_SECONDS", 0.0)
+    gate, mark = BoxGate(tmp_path, libraries).on("one-h200"), f"left by {os.getpid()}"
+    left = subprocess.Popen(["/usr/bin/env", "sleep", "60"], env=os.environ | {drive.MARK: mark})
+    with acquire(gate.uuids, folder=tmp_path / "leases"):
+        found = [*drive._alive(mark, "no-run-of-that-name"), *drive._leased(gate)]
+    left.kill()
+    left.wait()
+
+    assert found[0] == f"process {left.pid} outlives the run"
+    assert found[1].startswith(f"lease left: {gate.uuid(0)} is leased by pid {os.getpid()} ")
+    assert [*drive._alive(mark, "no-run-of-that-name"), *drive._leased(gate)] == []
