@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
 _TARGET = re.compile(rb"^\.target\s+sm_(?P<number>[1-9][0-9]{1,2})(?P<suffix>[af]?)\b", re.MULTILINE)
 _VERSION = re.compile(rb"^\.version\s+(?P<major>[0-9]+)\.(?P<minor>[0-9]+)", re.MULTILINE)
+_OTHER_CODE = (b"\x7fELF", b"\x03\x02\x23\x07")  # of a CPU or an AMD card; SPIR-V
 _ENTRY = re.compile(rb"\.entry\s+(?P<name>[\w$]+)")
 
 # PTX is numbered apart from CUDA: each entry is the first PTX of a CUDA release, as 1000 x major + 10 x minor.
@@ -92,7 +93,8 @@ def require_loadable(parts: Mapping[str, bytes], gpu: Gpu, driver_cuda: int | No
     :raises TargetError: the module is for another kind of card, or in a newer PTX than the driver knows.
     """
     found = read_ptx(parts)
-    if not found:
+    # A graph that computes nothing has no kernels at all, and runs anywhere.
+    if not found and any(code in data for data in parts.values() for code in _OTHER_CODE):
         raise TargetError(
             f"the module has no PTX, so it is not for {gpu.name}; compile it with IREE_BACKEND=cuda"
         )

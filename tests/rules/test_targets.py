@@ -51,6 +51,10 @@ def test_a_newer_language_than_the_drivers_is_refused() -> None:
         require_loadable(module("sm_86", "12.0"), H200, driver_cuda=13000)
 
 
+def test_a_module_without_kernels_runs_anywhere() -> None:
+    require_loadable({"module.fb": b"IREE, and nothing to compute"}, H200)
+
+
 def test_a_module_for_another_device_has_no_ptx() -> None:
     with pytest.raises(TargetError, match=r"has no PTX, so it is not for NVIDIA H200"):
         require_loadable({"module.fb": b"", "f_embedded_elf_x86_64.so": b"\x7fELF"}, H200)
