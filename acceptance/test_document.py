@@ -49,7 +49,8 @@ def told(findings: tuple[Finding, ...], evidence: Evidence) -> None:
     """Contradictions are evidence, with both places, before they are a failure."""
     evidence.measure(contradictions=len(findings))
     evidence.note(contradictions=[finding.to_json() for finding in findings])
-    assert not findings, "\n".join(str(finding) for finding in findings)
+    if findings:
+        pytest.fail("\n".join(str(finding) for finding in findings), pytrace=False)
 
 
 @pytest.fixture
