@@ -108,6 +108,22 @@ def test_two_replicas_step_in_flight(child: Child, drifts: Path, real_plugin: Pa
     assert answers[STEPS + 1]["floats"] == state_of(answers[-1])
 
 
+@pytest.mark.parametrize("how", [(0, 0), (2, 1)])
+def test_steps_do_not_grow(child: Child, drifts: Path, real_plugin: Path, how: tuple[int, int]) -> None:
+    """The first half warms up; in the second, 250 bytes a step would be 61 pages."""
+    in_flight, late = how
+    first, later = (step(number, in_flight=in_flight, late=late) | {"session": 0} for number in (0, 1))
+
+    _, answer = child(
+        create(drifts / "drift.mlir"),
+        {"op": "loop", "times": 2000, "first": first, "step": later},
+        PJRT_PLUGIN=str(real_plugin),
+    )
+
+    assert answer["code"] == 0, answer["said"]
+    assert answer["pages"][-1] - answer["pages"][4] < 61, answer["pages"]
+
+
 GUARDS: dict[str, tuple[Json, str]] = {
     "no-roles": (step(0, roles=None), "the list of roles is NULL"),
     "role": (
