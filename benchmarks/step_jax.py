@@ -91,7 +91,7 @@ class Loop:
         while True:
             *parameters, loss = step(*head, *parameters, *tail)
             value = float(loss)
-            if (yield None):
+            if (yield value):
                 yield value
 
     def training_late(self) -> Iterator[float | None]:
@@ -114,18 +114,19 @@ class Loop:
 
 
 def measure(start: Callable[[], Any], warmup: int, steps: int) -> dict[str, Any]:
-    """Each step's nanoseconds, and the loss of one step more."""
+    """Each step's nanoseconds, the loss of the first step where the loop reads it, and that of one step more."""
     running = start()
     nanoseconds = []
     clock = time.perf_counter_ns
-    for _ in range(warmup):
+    first = next(running)
+    for _ in range(warmup - 1):
         next(running)
     for _ in range(steps):
         before = clock()
         next(running)
         nanoseconds.append(clock() - before)
     next(running)
-    return {"ns": nanoseconds, "loss": running.send(WANTED)}
+    return {"ns": nanoseconds, "first": first, "loss": running.send(WANTED)}
 
 
 def main(path: Path, data: Path, warmup: int, steps: int) -> None:
