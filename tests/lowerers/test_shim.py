@@ -11,7 +11,7 @@ import pytest
 from pytest_cudaboot.errors import ShimError, SignatureError, ToolMissingError, UnsupportedError, UsageError
 from pytest_cudaboot.lowerers import shim
 from pytest_cudaboot.lowerers.base import Array, LowererConfig, make_lowerer
-from pytest_cudaboot.lowerers.xla import XlaLowerer, XlaSession
+from pytest_cudaboot.lowerers.xla import SEND, Loop, XlaLowerer, XlaSession
 
 Build = Callable[..., Path]
 
@@ -154,6 +154,17 @@ def test_replicas_without_the_symbol_are_unsupported(build_fake: Build, artifact
 
     with pytest.raises(UnsupportedError, match="does not have pjrt_ffi_invoke_f32_dp"):
         bare.invoke_dp("twice", 2, [], [])
+
+
+def test_residency_without_the_symbols_is_unsupported(session: XlaSession) -> None:
+    with pytest.raises(UnsupportedError, match="does not have pjrt_ffi_invoke_f32_resident_v2"):
+        session.invoke_resident("twice", [ones(3)], (0, 0, 1))
+    with pytest.raises(UnsupportedError, match="does not have pjrt_ffi_resident_read"):
+        session.resident_read(3)
+    with pytest.raises(UnsupportedError, match="does not have pjrt_ffi_step_f32_v1"):
+        session.step("twice", [ones(3)], Loop(roles=[SEND]))
+    with pytest.raises(UnsupportedError, match="does not have pjrt_ffi_flush_v1"):
+        session.flush()
 
 
 def test_facts_tell_what_loaded(fake_shim: Path) -> None:
