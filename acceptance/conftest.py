@@ -26,7 +26,7 @@ from pytest_cudaboot.rules.selection import pin_environment
 from pytest_cudaboot.run.devices import LowererHandle
 from pytest_cudaboot.run.evidence import Evidence
 from pytest_cudaboot.run.fixtures import Runner, builds
-from pytest_cudaboot.run.nets import Net, load_net
+from pytest_cudaboot.run.nets import Net, artifact_net, load_net
 from pytest_cudaboot.run.worker import WORKER
 
 SOURCES = ("ffi", "nets")
@@ -63,13 +63,20 @@ class Trained:
 
 
 def plainest_net(project: Project) -> Net:
-    """The net whose train step is the shortest text: the fewest inputs, and the fastest to compile."""
+    """The net whose train step is the shortest text: the fewest inputs, and the fastest to compile.
+
+    Of a checkout without oracles it is its smallest graphs.
+    """
+    if project.conditions()["oracle"]:
+        return artifact_net(project)
     name = min(project.nets, key=lambda name: len(project.step(name).read_bytes()))
     return load_net(project, name)
 
 
 def convolving_net(project: Project) -> Net:
     """The net with the shortest train step among those that convolve: it asks for every library of the vendor's."""
+    if project.conditions()["oracle"]:
+        return artifact_net(project)
     texts = {name: project.step(name).read_text(encoding="utf-8") for name in project.nets}
     convolving = [name for name, text in texts.items() if "stablehlo.convolution" in text]
     if not convolving:
@@ -88,10 +95,15 @@ def trainer_program(project: Project, request: pytest.FixtureRequest) -> Path:
 def sources(project: Project, tmp_path: Path) -> Path:
     """A private copy of the project, as a user has just cloned it: nothing is built."""
     root = tmp_path / "checkout"
-    for folder in SOURCES:
-        shutil.copytree(
-            project.path / folder, root / folder, ignore=shutil.ignore_patterns("*.so", "__pycache__")
-        )
+    ignored = shutil.ignore_patterns("*.so", "__pycache__")
+    line = project.build_line
+    units = {
+        Path(source).parts[0] for source in (line.sources if line else ()) if len(Path(source).parts) > 1
+    }
+    for folder in sorted({*SOURCES, *units}):
+        if (project.path / folder).is_dir():
+            shutil.copytree(project.path / folder, root / folder, symlinks=True, ignore=ignored)
+    root.mkdir(exist_ok=True)
     (root / "data").symlink_to(project.data)
     return root
 

@@ -3,18 +3,26 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Mapping
+import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from pytest_cudaboot.errors import CommandError, ProjectError, ToolMissingError
 from pytest_cudaboot.model import Json
 from pytest_cudaboot.probes.process import run_command
+from pytest_cudaboot.probes.survey import Survey, fault, survey
+from pytest_cudaboot.rules.build_line import SHIM, SHIM_LINE, BuildLine, documented_line
+from pytest_cudaboot.rules.document import read_document
 
 DOCUMENTS = ("CUDA.md", "BOOTSTRAP.md")
 DOCUMENT_FOLDERS = (".", "docs", "historical")
 FORWARD, STEP = "_fwd.mlir", "_train_step.mlir"
 GIT_BUDGET = 20.0
+HUGE = 1 << 62
+UNIT = "ffi/pjrt_ffi.c"
+# What a shim has beyond the ABI, by a word of its sources: the conditions of scope that ask for it.
+ABILITIES = {"describe": "pjrt_ffi_describe", "settings": "LEAN_MLIR_MEM_FRACTION"}
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -23,12 +31,14 @@ class Project:
 
     :param document: the bring-up document, or null where there is none.
     :param nets: names for which both a forward graph and a train step lie in `nets/`.
+    :param survey: what else was looked for, and where.
     """
 
     path: Path
     name: str
     document: Path | None
     nets: tuple[str, ...]
+    survey: Survey
 
     @property
     def data(self) -> Path:
@@ -43,6 +53,55 @@ class Project:
 
     def step(self, net: str) -> Path:
         return self.path / "nets" / f"{net}{STEP}"
+
+    @property
+    def artifacts(self) -> tuple[Path, ...]:
+        """Every graph, the smallest first. Whether one keeps the artifact rules is for a spec to find out."""
+        return self.survey.artifacts.paths
+
+    @property
+    def unproved(self) -> tuple[Path, ...]:
+        """The graphs that no oracle of the checkout speaks for."""
+        spoken = self.nets if self.survey.oracle.paths else ()
+        known = {graph for net in spoken for graph in (self.forward(net), self.step(net))}
+        return tuple(path for path in self.artifacts if path not in known)
+
+    @property
+    def build_line(self) -> BuildLine | None:
+        """The line that builds the XLA shim: the document's, else the usual one where its source is there.
+
+        :raises ProjectError: the document's does more than compile.
+        """
+        if self.document is not None:
+            text = read_document(self.document)
+            name = str(self.document.relative_to(self.path))
+            if SHIM in text and (line := documented_line(text, name)) is not None:
+                return line
+        usual = self.path / UNIT in self.survey.sources.paths
+        return BuildLine(words=SHIM_LINE, found_via="the usual line") if usual else None
+
+    def conditions(self) -> dict[str, str | None]:
+        """The conditions of scope that a checkout answers: None where one holds, else why not, in a few words."""
+        parts = self.survey
+        nets = parts.oracle.paths and self.nets
+        return {
+            "document": None if self.document else f"no {' and no '.join(DOCUMENTS)}",
+            "shim": None if self.build_line else f"no line builds {SHIM}, and there is no {UNIT}",
+            "header": None if parts.header.paths else "no ffi/iree_ffi.h",
+            "trainer": None
+            if parts.trainer.paths
+            else f"no trainer of the reference's kind, for want of {parts.trainer.tried[0]}",
+            "oracle": None if nets else "no nets with an oracle, nets/oracle.py",
+            "graphs": None if self.artifacts else "no *.mlir",
+            "artifacts": None if self.unproved else "no *.mlir without an oracle",
+            "lean": None if parts.lakefile.paths else "no lakefile",
+            **{name: self._ability(word) for name, word in ABILITIES.items()},
+        }
+
+    def _ability(self, word: str) -> str | None:
+        """Whether a source of the shim's has a word; what a binary has is judged when it is there."""
+        texts = (path.read_bytes() for path in self.survey.sources.paths)
+        return None if any(word.encode() in text for text in texts) else f"no source in ffi/ has {word}"
 
 
 def suite_root() -> Path:
@@ -62,16 +121,22 @@ def find_project(wanted: str | None, rootdir: Path, document: str | None = None)
     if wanted is not None:
         return _named(Path(wanted), document)
     if find_document(rootdir, document) and (rootdir / "ffi").is_dir():
-        return _read(rootdir, rootdir.name, document)
+        return _read(rootdir, printable(rootdir.name), document)
     return _reference()
 
 
 def find_document(path: Path, wanted: str | None = None) -> Path | None:
-    """The bring-up document of a checkout, or None."""
-    if wanted:
-        return path / wanted if (path / wanted).is_file() else None
-    places = (path / folder / name for folder in DOCUMENT_FOLDERS for name in DOCUMENTS)
-    return next((place for place in places if place.is_file()), None)
+    """The bring-up document of a checkout, or None.
+
+    :raises ProjectError: what has its name is none, or lies elsewhere.
+    """
+    names = [wanted] if wanted else [f"{folder}/{name}" for folder in DOCUMENT_FOLDERS for name in DOCUMENTS]
+    found = next((path / name for name in names if (path / name).is_file()), None)
+    # Its size is the reader's to refuse.
+    why = fault(path, found, HUGE) if found else None
+    if why is not None:
+        raise ProjectError(f"{found} {why}; a bring-up document is a file of its checkout")
+    return found
 
 
 def describe(project: Project, environ: Mapping[str, str]) -> Json:
@@ -81,14 +146,26 @@ def describe(project: Project, environ: Mapping[str, str]) -> Json:
     """
     tracked = bool(_git(project.path, environ, "ls-files", "--", "ffi"))
     commit = _git(project.path, environ, "rev-parse", "HEAD") if tracked else None
-    changes = _git(project.path, environ, "status", "--porcelain", "--", ".") if tracked else None
+    changes = (
+        _git(project.path, environ, "status", "--porcelain", "--ignore-submodules=all", "--", ".")
+        if tracked
+        else None
+    )
     return {
         "path": str(project.path),
         "name": project.name,
         "commit": commit,
         "dirty": None if changes is None else bool(changes),
-        "artifacts": {path.name: sha256(path) for path in _artifacts(project.path)},
+        "artifacts": {_short(project, path): sha256(path) for path in project.artifacts},
+        "parts": {name: part.to_json(project.path) for name, part in project.survey.named().items()},
+        "build_line": line.found_via if (line := project.build_line) else None,
+        "refused": dict(project.survey.refused),
     }
+
+
+def _short(project: Project, path: Path) -> str:
+    """A graph's name in the verdict: of those in `nets/` the file's own."""
+    return path.name if path.parent == project.path / "nets" else str(path.relative_to(project.path))
 
 
 def sha256(path: Path) -> str:
@@ -107,27 +184,41 @@ def _named(path: Path, document: str | None) -> Project:
         raise ProjectError(
             f"--cudaboot-project {str(path)!r} has no ffi/; name a checkout that has one, or `reference`"
         )
-    return _read(path.resolve(), path.resolve().name, document)
+    root = path.resolve()
+    if not (root / "ffi").resolve().is_relative_to(root):
+        raise ProjectError(f"--cudaboot-project {str(path)!r}: its ffi/ is a link out of the checkout")
+    return _read(root, printable(root.name), document)
+
+
+def printable(name: str) -> str:
+    """A name as a line can show it: whoever chose it may have put a line of his own into it."""
+    return "".join(letter if letter.isprintable() else repr(letter)[1:-1] for letter in name)
 
 
 def _read(path: Path, name: str, document: str | None) -> Project:
-    steps = {
-        artifact.name.removesuffix(STEP) for artifact in _artifacts(path) if artifact.name.endswith(STEP)
-    }
-    forwards = {a.name.removesuffix(FORWARD) for a in _artifacts(path) if a.name.endswith(FORWARD)}
+    found = survey(path)
+    names = [graph.name for graph in found.artifacts.paths if graph.parent == path / "nets"]
+    steps = {graph.removesuffix(STEP) for graph in names if graph.endswith(STEP)}
+    forwards = {graph.removesuffix(FORWARD) for graph in names if graph.endswith(FORWARD)}
     nets = tuple(sorted(steps & forwards))
-    return Project(path=path, name=name, document=find_document(path, document), nets=nets)
-
-
-def _artifacts(path: Path) -> Iterator[Path]:
-    return iter(sorted((path / "nets").glob("*.mlir")))
+    return Project(path=path, name=name, document=find_document(path, document), nets=nets, survey=found)
 
 
 def _git(path: Path, environ: Mapping[str, str], *words: str) -> str | None:
     """What git says, or None where the project is no checkout or there is no git."""
-    # Without these, `git status` writes what it learned into the checkout's index.
-    question = ["git", "--no-optional-locks", *words]
+    # Without the first, `git status` writes what it learned into the checkout's index; the others keep it from running
+    # what the checkout's own configuration names.
+    git = ["git", "--no-optional-locks", "-c", "core.fsmonitor=false", "-c", "core.hooksPath=/dev/null"]
     try:
-        return run_command(question, cwd=path, env=environ, budget=GIT_BUDGET).stdout.strip()
+        names = run_command(
+            [*git, "config", "--includes", "--name-only", "--list"], cwd=path, env=environ, budget=GIT_BUDGET
+        )
+        quiet = [word for name in _programs(names.stdout) for word in ("-c", f"{name}=")]
+        return run_command([*git, *quiet, *words], cwd=path, env=environ, budget=GIT_BUDGET).stdout.strip()
     except (CommandError, ToolMissingError):
         return None
+
+
+def _programs(names: str) -> list[str]:
+    """The settings that name a program which a look at the files would run."""
+    return [name for name in names.splitlines() if re.fullmatch(r"filter\..*\.(clean|smudge|process)", name)]

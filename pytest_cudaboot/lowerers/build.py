@@ -15,12 +15,15 @@ from pytest_cudaboot.errors import BuildError, CommandError, DataError, ProjectE
 from pytest_cudaboot.probes import elf
 from pytest_cudaboot.probes.process import run_command
 from pytest_cudaboot.probes.toolchain import Found, find_compiler
+from pytest_cudaboot.rules.build_line import SHIM_LINE
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+__all__ = ["SHIM_LINE", "build_iree_shim", "build_program", "build_shim", "expand", "rebuild_command"]
 
 BUILD_BUDGET = 300.0
-SHIM_LINE = ("gcc", "-fPIC", "-O2", "-shared", "ffi/pjrt_ffi.c", "-ldl", "-o", "ffi/libpjrt_ffi.so")
+SOURCE_SUFFIXES = frozenset({".c", ".h", ".inc"})
 # Step 3's line, as a shell reads it: two variables and a pattern stand in it.
 IREE_LINE = (
     *("gcc", "-fPIC", "-O2", "-shared", "-DIREE_ALLOCATOR_SYSTEM_CTL=iree_allocator_libc_ctl"),
@@ -117,10 +120,10 @@ def build_program(
 
 def content_key(project_root: Path, words: Sequence[str], compiler: Found, env: Mapping[str, str]) -> str:
     """What a build depends on: the sources, the words, the compiler, and the variables that it reads."""
-    sources = {path for path in (project_root / "ffi").rglob("*.[ch]") if path.is_file()}
+    named = {project_root / word for word in words if word.endswith(".c")}
+    sources = set(_sources(project_root, named))
     if not sources:
         raise ProjectError(f"{project_root} has no C sources in ffi/")
-    named = {project_root / word for word in words if word.endswith(".c")}
     digest = hashlib.sha256()
     for archive in (Path(word) for word in words if word.endswith(".a")):
         digest.update(f"{archive}\0{_sha256(archive) if archive.is_file() else None}\0".encode())
@@ -130,6 +133,14 @@ def content_key(project_root: Path, words: Sequence[str], compiler: Found, env: 
     variables = [f"{name}={env[name]}" for name in _COMPILER_VARIABLES if name in env]
     digest.update("\0".join([str(compiler.path), compiler.version or "", *words, *variables]).encode())
     return digest.hexdigest()
+
+
+def _sources(project_root: Path, named: Iterable[Path]) -> Iterator[Path]:
+    """All of `ffi/`, and what lies beside a source that is elsewhere: nobody knows what includes what."""
+    beside = {path.parent for path in named} - {project_root / "ffi"}
+    places = [(project_root / "ffi").rglob("*"), *(folder.glob("*") for folder in beside)]
+    for place in places:
+        yield from (path for path in place if path.suffix in SOURCE_SUFFIXES and path.is_file())
 
 
 def _build(project_root: Path, out_dir: Path, words: Sequence[str], env: Mapping[str, str]) -> Path:

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from pytest_cudaboot.model import Json
 
 MARKER = "pjrt_ffi_marker"
+ENTRY = b"GetPjrtApi"
 
 
 NOTHING_RETAINED = 1
@@ -51,7 +52,7 @@ class XlaLowerer:
         if config.shim is None:
             raise ShimError("XLA is driven through its shim, and none is named")
         self._shim = bind(Path(config.shim))
-        if MARKER not in self._shim.extras:
+        if MARKER not in self._shim.extras and not _speaks_pjrt(self._shim.path):
             raise ShimError(f"{config.shim} lacks {MARKER}: it is not the XLA shim")
 
     def open_session(self, path: Path, source: Path | None = None) -> XlaSession:
@@ -193,6 +194,11 @@ class XlaSession(ShimSession):
         if name not in self._shim.extras:
             raise UnsupportedError(f"{self._shim.path} does not have {name}", 99)
         return getattr(self._shim.lib, name)
+
+
+def _speaks_pjrt(path: Path) -> bool:
+    """Whether a shim without the marker looks up a PJRT plugin's one symbol, for which it has to have its name."""
+    return ENTRY in path.read_bytes()
 
 
 def _mask(shard: Sequence[bool], inputs: int) -> Any:

@@ -29,6 +29,7 @@ CONDITIONS = (
     "lean",
     "iree-build",
     "iree-tree",
+    *("document", "shim", "header", "trainer", "oracle", "graphs", "artifacts", "describe", "settings"),
     *OPT_IN,
 )
 KEYS = (

@@ -179,7 +179,7 @@ def conditions(
         "cuda-plugin": _short(cuda_plugin),
         "cpu-plugin": "the run is on cards" if on_cards else missing,
         "git": None if commit else "git knows the project as no checkout",
-        "lean": None if _lakefile(project) else "no lakefile",
+        **project.conditions(),
     }
 
 
@@ -187,10 +187,6 @@ def _short(plugin: Plugin) -> str | None:
     """Why there is no plugin, without the places that were tried."""
     absence = plugin.facts.get("absence")
     return str(absence).partition(";")[0] if absence else None
-
-
-def _lakefile(project: Project) -> bool:
-    return any((project.path / name).is_file() for name in ("lakefile.lean", "lakefile.toml"))
 
 
 def _scope(catalog: Catalog | None, settings: Settings, met: Mapping[str, str | None], gpus: int) -> Scope:

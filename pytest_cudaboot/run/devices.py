@@ -178,7 +178,7 @@ class Devices:
             if self.gpus:
                 prove_pin(process, [gpu.uuid for gpu in self.gpus], budget=evidence.left)
             facts: Json = process.call("open", budget=evidence.left, config=to_json(config))
-            platform = proved_platform(config, facts)
+            platform = config.platform if undecided(config, facts) else proved_platform(config, facts)
         except BaseException:
             process.close()  # what is not proved, or half open, is nobody's
             self._bury(process)
@@ -203,6 +203,12 @@ def proved_platform(config: LowererConfig, facts: Json) -> str:
     return config.platform
 
 
+def undecided(config: LowererConfig, facts: Json) -> bool:
+    """Whether a shim that tells nothing of itself has not loaded its plugin yet: it does with its first session."""
+    silent = config.plugin is not None and not (facts.get("describe") or {}).get("platform")
+    return silent and config.platform == "cuda" and not _driver(facts.get("mapped") or {})
+
+
 def _driver(mapped: Mapping[str, list[str]]) -> bool:
     return any(name.startswith("libcuda.so") for name in mapped)
 
@@ -217,6 +223,7 @@ class LowererHandle:
         self.platform = config.platform
         self.facts = facts
         self._process = process
+        self._config = config
         self._evidence = evidence
 
     @property
@@ -230,6 +237,9 @@ class LowererHandle:
         :raises ShimError: the shim refused it; the message is the shim's own.
         """
         answer = self.call("session_open", path=str(path), source=str(source) if source else None)
+        if undecided(self._config, self.facts):
+            self.facts = self.call("facts")
+            proved_platform(self._config, self.facts)
         return SessionHandle(self, answer["session"], answer["signature"])
 
     def mapped(self) -> dict[str, list[str]]:

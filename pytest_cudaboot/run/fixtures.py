@@ -158,7 +158,8 @@ def gpus(_worker: Worker) -> tuple[Gpu, ...]:
 @pytest.fixture(scope="session")
 def project(_worker: Worker) -> Project:
     """The checkout under test."""
-    return find_project(_worker.plan.project, Path(_worker.plan.project))
+    root, document = Path(_worker.plan.project), _worker.plan.document
+    return find_project(str(root), root, str(Path(document).relative_to(root)) if document else None)
 
 
 @pytest.fixture(scope="session")
@@ -166,7 +167,10 @@ def pjrt_shim(project: Project, _worker: Worker) -> Path:
     """The XLA shim, built from the project's sources by the documented line into a private folder."""
     from pytest_cudaboot.lowerers.build import build_shim
 
-    return build_shim(project.path, builds(), env=_worker.environ)
+    line = project.build_line
+    if line is None:
+        pytest.skip(f"no shim: {project.conditions()['shim']}")
+    return build_shim(project.path, builds(), env=_worker.environ, line=line.words)
 
 
 @pytest.fixture(scope="session")

@@ -13,10 +13,26 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from pytest_cudaboot.errors import ProjectError
+from pytest_cudaboot.errors import ProjectError, SignatureError
 from pytest_cudaboot.project import Project
+from pytest_cudaboot.rules.seeded import family_of, seeded_inputs, updates_of
+from pytest_cudaboot.rules.signature import Signature, check_artifact
 
 NEEDED = ("ORACLES", "FAMILY", "UPDATES", "RATE", "inputs")
+
+
+class _Unknown:
+    """What is known of a graph whose checkout brings no oracle: inputs of its signature, and nothing to hold it to."""
+
+    def __init__(self, signature: Signature) -> None:
+        self._signature = signature
+
+    def inputs(self, _entry: str, seed: int) -> list[Any]:
+        return seeded_inputs(self._signature, seed)
+
+    @property
+    def ORACLES(self) -> Mapping[str, Any]:  # noqa: N802 - the name that an oracle file has for it
+        raise ProjectError(f"the checkout brings no oracle for {self._signature.entry!r}")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -33,7 +49,7 @@ class Graph:
     family: str
     updates: Mapping[int, int]
     rate: int | None
-    _module: ModuleType
+    _module: ModuleType | _Unknown
 
     def inputs(self, seed: int) -> list[Any]:
         """Seeded float32 inputs in the graph's order."""
@@ -64,6 +80,40 @@ def load_net(project: Project, name: str) -> Net:
         forward=_graph(project.forward(name), module),
         step=_graph(project.step(name), module),
     )
+
+
+def artifact_graph(path: Path) -> Graph:
+    """A graph by its text alone.
+
+    :raises SignatureError: it breaks the artifact rules.
+    """
+    signature = check_artifact(path)
+    return Graph(
+        path=path,
+        entry=signature.entry,
+        family=family_of(path.read_text(encoding="utf-8")),
+        updates=updates_of(signature),
+        rate=None,
+        _module=_Unknown(signature),
+    )
+
+
+def artifact_net(project: Project) -> Net:
+    """The two smallest graphs that keep the artifact rules, in the places of a net's; one may have to be both.
+
+    :raises ProjectError: there is none.
+    """
+    found: list[Graph] = []
+    for path in project.artifacts:
+        try:
+            found.append(artifact_graph(path))
+        except SignatureError:
+            continue  # `artifacts.rules` says which and why
+        if len(found) > 1:
+            break
+    if not found:
+        raise ProjectError(f"none of {len(project.artifacts)} graphs keeps the artifact rules")
+    return Net(name=found[-1].entry, forward=found[0], step=found[-1])
 
 
 def _graph(path: Path, module: ModuleType) -> Graph:

@@ -220,6 +220,12 @@ def test_an_update_of_another_shape_is_refused() -> None:
 def test_the_shipped_bounds_lie_within_the_outer_ones() -> None:
     outer = {"dot": (3e-3, 3e-2), "conv": (3e-2, 7e-2), "deep-conv": (0.15, 0.8)}
     outer |= {"batch-norm": (5e-3, 0.2), "layer-norm": (3e-3, 5e-3)}
+    outer |= {
+        "seeded-dot": outer["dot"],
+        "seeded-conv": outer["conv"],
+        "seeded-deep-conv": outer["deep-conv"],
+    }
+    outer |= {"seeded-norm": outer["batch-norm"], "seeded-depthwise": (6e-2, 0.9)}
 
     assert {entry.family for entry in BOUNDS.entries} == set(outer)
     for entry in BOUNDS.entries:
