@@ -86,7 +86,7 @@ def test_an_empty_device_is_refused_by_name(canary: Canary, evidence: Evidence) 
 
 
 # > because the compiler would take the empty string as it is
-@pytest.mark.spec("step4.empty-env", role="control")
+@pytest.mark.spec("step4.empty-env", role="canary")
 @pytest.mark.parametrize("target", [Target(backend="", chip=""), Target(backend="cuda", chip="")], ids=str)
 def test_the_compiler_itself_takes_it(graph: Graph, compile_graph: CompileGraph, target: Target) -> None:
     with pytest.raises(CompileError) as refusal:

@@ -21,6 +21,7 @@ FORWARD, STEP = "_fwd.mlir", "_train_step.mlir"
 GIT_BUDGET = 20.0
 HUGE = 1 << 62
 UNIT = "ffi/pjrt_ffi.c"
+IREE = "iree-base-compiler"
 # What a shim has beyond the ABI, by a word of its sources: the conditions of scope that ask for it.
 ABILITIES = {"describe": "pjrt_ffi_describe", "settings": "LEAN_MLIR_MEM_FRACTION"}
 
@@ -84,24 +85,36 @@ class Project:
         """The conditions of scope that a checkout answers: None where one holds, else why not, in a few words."""
         parts = self.survey
         nets = parts.oracle.paths and self.nets
+        shim = None if self.build_line else f"no line builds {SHIM}, and there is no {UNIT}"
         return {
             "document": None if self.document else f"no {' and no '.join(DOCUMENTS)}",
-            "shim": None if self.build_line else f"no line builds {SHIM}, and there is no {UNIT}",
+            "shim": shim,
             "header": None if parts.header.paths else "no ffi/iree_ffi.h",
-            "trainer": None
-            if parts.trainer.paths
-            else f"no trainer of the reference's kind, for want of {parts.trainer.tried[0]}",
+            "trainer": shim or _no_trainer(parts),
             "oracle": None if nets else "no nets with an oracle, nets/oracle.py",
             "graphs": None if self.artifacts else "no *.mlir",
             "artifacts": None if self.unproved else "no *.mlir without an oracle",
             "lean": None if parts.lakefile.paths else "no lakefile",
+            "iree-pin": None if self._pins(IREE) else f"neither document nor lock file names {IREE}",
             **{name: self._ability(word) for name, word in ABILITIES.items()},
         }
+
+    def _pins(self, package: str) -> bool:
+        """Whether the document or a lock file names a package."""
+        texts = [read_document(self.document)] if self.document is not None else []
+        texts += [path.read_text(errors="replace") for path in self.survey.pins.paths]
+        return any(package in text for text in texts)
 
     def _ability(self, word: str) -> str | None:
         """Whether a source of the shim's has a word; what a binary has is judged when it is there."""
         texts = (path.read_bytes() for path in self.survey.sources.paths)
         return None if any(word.encode() in text for text in texts) else f"no source in ffi/ has {word}"
+
+
+def _no_trainer(parts: Survey) -> str | None:
+    """Why there is no trainer that takes the reference's words."""
+    lacking = None if parts.trainer.paths else parts.trainer.tried[0]
+    return f"no trainer of the reference's kind, for want of {lacking}" if lacking else None
 
 
 def suite_root() -> Path:

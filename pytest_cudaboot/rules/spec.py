@@ -29,7 +29,18 @@ CONDITIONS = (
     "lean",
     "iree-build",
     "iree-tree",
-    *("document", "shim", "header", "trainer", "oracle", "graphs", "artifacts", "describe", "settings"),
+    *(
+        "document",
+        "shim",
+        "header",
+        "trainer",
+        "oracle",
+        "graphs",
+        "artifacts",
+        "describe",
+        "settings",
+        "iree-pin",
+    ),
     *OPT_IN,
 )
 KEYS = (

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from pytest_cudaboot.probes.survey import survey
 from pytest_cudaboot.project import Project
 from pytest_cudaboot.run.iree_build import build_conditions
 
@@ -15,7 +16,7 @@ BOTH = {"IREE_SRC": "/src", "IREE_BUILD": "/build"}
 @pytest.fixture
 def project(tmp_path: Path) -> Project:
     (tmp_path / "ffi").mkdir()
-    return Project(path=tmp_path, name="it", document=None, nets=())
+    return Project(path=tmp_path, name="it", document=None, nets=(), survey=survey(tmp_path))
 
 
 def test_a_named_tree_meets_both(project: Project) -> None:
