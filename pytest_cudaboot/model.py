@@ -168,6 +168,34 @@ class ResultRecord:
     worker: str | None = None
 
 
+class Place(StrEnum):
+    """Where a test was run again."""
+
+    SAME = "same"  # in a fresh device process on the card where it failed
+    SIBLING = "sibling"  # on another card of the same model
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class AttemptRecord:
+    """A failed test was run again, or could not be: a second opinion, which is no result of its own.
+
+    :param card: UUID of the card that it was to run on; `gpus` are those that it really ran on.
+    :param status: skipped where there is no answer, for the reason that `reason` says.
+    """
+
+    nodeid: str
+    place: Place
+    card: str
+    status: Status
+    cause: str | None = None
+    reason: str | None = None
+    platform: str | None = None
+    gpus: tuple[str, ...] = ()
+    seconds: float = 0.0
+    worker: str | None = None
+    evidence: Json = field(default_factory=dict)
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class BlockedRecord:
     """A test was never sent: a prerequisite of its cell is broken (`by`), or it can not be had (`by` null)."""
@@ -202,6 +230,7 @@ Record = (
     | ItemRecord
     | StartRecord
     | ResultRecord
+    | AttemptRecord
     | BlockedRecord
     | ProblemRecord
     | EndRecord

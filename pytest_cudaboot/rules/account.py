@@ -8,19 +8,23 @@ from datetime import date, datetime
 from typing import TYPE_CHECKING, TypeVar
 
 from pytest_cudaboot.model import (
+    AttemptRecord,
     BlockedRecord,
     CellKey,
     EndRecord,
     ItemRecord,
     Outcome,
+    Place,
     PlanRecord,
     ProblemRecord,
     Record,
     ResultRecord,
     RunRecord,
     StartRecord,
+    Status,
 )
-from pytest_cudaboot.rules.cells import Settled, second_opinion, settle
+from pytest_cudaboot.rules.cells import Settled, culprits, settle
+from pytest_cudaboot.rules.opinions import Answer, allows, blame, heard, in_words, merged, peers
 from pytest_cudaboot.rules.scope import Scope, plan
 from pytest_cudaboot.rules.waivers import Waiver, find_waiver
 
@@ -50,6 +54,7 @@ class Account:
     items: tuple[ItemRecord, ...]
     started: frozenset[str]
     results: tuple[ResultRecord, ...]
+    attempts: tuple[AttemptRecord, ...]
     blocked: tuple[BlockedRecord, ...]
     problems: tuple[ProblemRecord, ...]
     end: EndRecord | None
@@ -72,6 +77,8 @@ class Cell:
     :param would_be: the judgement without the waiver, where there is one.
     :param left_out: no collected test speaks for it.
     :param reported: a test of it ended, or was stopped with a reason.
+    :param attempts: what its failed tests did when they were run again.
+    :param allowed: it is flaky, and no more so than the catalogue says that it may be.
     """
 
     key: CellKey
@@ -83,6 +90,8 @@ class Cell:
     nodeids: tuple[str, ...]
     left_out: bool
     reported: bool
+    attempts: tuple[AttemptRecord, ...]
+    allowed: bool
 
 
 def take_account(catalog: Catalog, records: Sequence[Record]) -> Account | None:
@@ -103,6 +112,7 @@ def take_account(catalog: Catalog, records: Sequence[Record]) -> Account | None:
         items=items,
         started=frozenset(record.nodeid for record in started),
         results=results,
+        attempts=_only(records, AttemptRecord),
         blocked=blocked,
         problems=_only(records, ProblemRecord),
         end=ends[-1] if ends else None,
@@ -127,7 +137,8 @@ def settle_cells(catalog: Catalog, account: Account) -> tuple[Cell, ...]:
     """Every planned cell, in the catalogue's order, with second opinions and waivers applied."""
     groups = _groups(catalog, account)
     bare = {key: _settle(catalog.specs[key.spec], groups[key], account) for key in account.planned}
-    return tuple(_cell(catalog, key, groups[key], _blamed(key, bare, account), account) for key in bare)
+    judged = {key: _blamed(catalog.specs[key.spec], key, bare, groups[key], account) for key in bare}
+    return tuple(_cell(catalog, key, groups[key], judged[key], account) for key in bare)
 
 
 @dataclass(slots=True)
@@ -136,11 +147,12 @@ class _Group:
 
     items: list[ItemRecord]
     results: list[ResultRecord]
+    attempts: list[AttemptRecord]
     blocked: list[BlockedRecord]
 
 
 def _groups(catalog: Catalog, account: Account) -> dict[CellKey, _Group]:
-    groups: dict[CellKey, _Group] = defaultdict(lambda: _Group([], [], []))
+    groups: dict[CellKey, _Group] = defaultdict(lambda: _Group([], [], [], []))
     owner: dict[str, CellKey] = {}
     for item in account.items:
         if key := key_of(catalog, item):
@@ -149,6 +161,9 @@ def _groups(catalog: Catalog, account: Account) -> dict[CellKey, _Group]:
     for result in sorted(account.results, key=lambda record: record.nodeid):
         if key := key_of(catalog, result):
             groups[key].results.append(result)
+    for attempt in account.attempts:
+        if attempt.nodeid in owner:
+            groups[owner[attempt.nodeid]].attempts.append(attempt)
     for record in account.blocked:
         if record.nodeid in owner:
             groups[owner[record.nodeid]].blocked.append(record)
@@ -172,17 +187,40 @@ def _settle(spec: Spec, group: _Group, account: Account) -> Settled:
     return settle(spec, group.results, group.blocked, lost=lost, platform=account.run.platform)
 
 
-def _blamed(key: CellKey, bare: dict[CellKey, Settled], account: Account) -> Settled:
-    settled = bare[key]
-    if settled.outcome is not Outcome.BROKEN or key.gpu is None:  # without a card there is none to blame
+def _blamed(
+    spec: Spec, key: CellKey, bare: dict[CellKey, Settled], group: _Group, account: Account
+) -> Settled:
+    """Without a card that it ran on there is none to blame, and nobody to ask."""
+    settled, platform = bare[key], account.run.platform
+    if settled.outcome is not Outcome.BROKEN or spec.on == "host" or platform != "cuda":
         return settled
+    attempts = group.attempts
+    same = heard(spec, group.results, attempts, Place.SAME, platform=platform)
+    sibling = heard(spec, group.results, attempts, Place.SIBLING, platform=platform)
+    word = blame(settled.cause, same, merged([sibling, _peers(key, bare, account)]))
+    return replace(settled, blame=word, reason=f"{settled.reason}{in_words(attempts)}")
+
+
+def _peers(key: CellKey, bare: dict[CellKey, Settled], account: Account) -> Answer:
+    """What a cell that each card has did on the others."""
+    if key.gpu is None:
+        return Answer.NONE
     row = {
         other.gpu: bare[other].outcome
         for other in bare
         if other.gpu is not None and (other.spec, other.lowerer) == (key.spec, key.lowerer)
     }
-    models = {gpu.uuid: gpu.name for gpu in account.run.gpus}
-    return replace(settled, blame=second_opinion(row, models, key.gpu))
+    return peers(row, {gpu.uuid: gpu.name for gpu in account.run.gpus}, key.gpu)
+
+
+def _allowed(spec: Spec, group: _Group, settled: Settled) -> bool:
+    """Whether a flaky cell is so within its rate; the tests that failed are counted with all their attempts."""
+    if settled.blame != "flaky":
+        return False
+    failed = len(culprits(spec, group.results))
+    again = [attempt for attempt in group.attempts if attempt.status is not Status.SKIPPED]
+    failed_again = sum(attempt.status is not Status.PASSED for attempt in again)
+    return allows(spec, failed + failed_again, failed + len(again))
 
 
 def _cell(catalog: Catalog, key: CellKey, group: _Group, settled: Settled, account: Account) -> Cell:
@@ -199,6 +237,8 @@ def _cell(catalog: Catalog, key: CellKey, group: _Group, settled: Settled, accou
         nodeids=tuple(sorted(told)),
         left_out=not told,
         reported=bool(group.results or group.blocked),
+        attempts=tuple(group.attempts),
+        allowed=_allowed(catalog.specs[key.spec], group, settled),
     )
 
 

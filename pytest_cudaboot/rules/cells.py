@@ -25,7 +25,6 @@ WORST_FIRST = (
     Outcome.HOLDS,
 )
 LETS_GO_ON = frozenset({Outcome.HOLDS, Outcome.EXPIRED, Outcome.WAIVED, Outcome.UNSUPPORTED})
-_ANSWERED = frozenset({Outcome.HOLDS, Outcome.EXPIRED, Outcome.BROKEN})
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -54,8 +53,7 @@ def settle(
     :param platform: where the run's executing cells belong, `cuda` or `cpu`.
     """
     on_card = platform == "cuda" and spec.on != "host"
-    controls = [result.status for result in results if result.role == "control"]
-    shown = bool(controls) and set(controls) == {Status.PASSED}
+    shown = _shown(results)
     voices = [_stopped(record) for record in blocked]
     voices += [Settled(outcome=Outcome.NOT_RUN, reason=reason) for reason in lost]
     voices += [_heard(spec, result, shown=shown, on_card=on_card) for result in results]
@@ -65,6 +63,22 @@ def settle(
         return worst
     blame = "undecidable" if on_card else "toolchain"
     return Settled(outcome=worst.outcome, cause=worst.cause, blame=blame, reason=worst.reason)
+
+
+def culprits(spec: Spec, results: Sequence[ResultRecord]) -> tuple[ResultRecord, ...]:
+    """The tests that have broken their cell, and that may say something else another time."""
+    shown = _shown(results)
+    return tuple(
+        result
+        for result in results
+        if result.status is not Status.PASSED
+        and _heard(spec, result, shown=shown, on_card=False).outcome is Outcome.BROKEN
+    )
+
+
+def _shown(results: Sequence[ResultRecord]) -> bool:
+    controls = [result.status for result in results if result.role == "control"]
+    return bool(controls) and set(controls) == {Status.PASSED}
 
 
 def _stopped(record: BlockedRecord) -> Settled:
@@ -144,25 +158,6 @@ def _silent(spec: Spec, result: ResultRecord, *, shown: bool) -> Settled:
 
 def _broken(reason: str, cause: str) -> Settled:
     return Settled(outcome=Outcome.BROKEN, cause=cause, reason=reason)
-
-
-def second_opinion(outcomes: Mapping[str, Outcome], models: Mapping[str, str], card: str) -> str:
-    """Whom to blame for a cell that is broken on one card, by what the same cell did on the others.
-
-    Only cards of the same model are asked: another chip is another program.
-
-    :param outcomes: by UUID, of the same spec and lowerer.
-    :param models: by UUID, the card's name.
-    """
-    peers = [
-        outcome
-        for uuid, outcome in outcomes.items()
-        if uuid != card and models.get(uuid) == models.get(card) and outcome in _ANSWERED
-    ]
-    if not peers:
-        return "undecidable"
-    broken = peers.count(Outcome.BROKEN)
-    return "card" if broken == 0 else "toolchain" if broken == len(peers) else "undecidable"
 
 
 def prerequisites(catalog: Catalog, cells: Iterable[CellKey], key: CellKey) -> tuple[CellKey, ...]:

@@ -58,6 +58,8 @@ def find(catalog: Catalog, account: Account, cells: Sequence[Cell]) -> list[Find
 def cell_ruling(cell: Cell) -> Ruling:
     """The best verdict that one cell leaves possible, were it a deciding one."""
     match cell.settled.outcome:
+        case Outcome.BROKEN if cell.allowed:
+            return Ruling.ACCEPT
         case Outcome.BROKEN:
             return Ruling.HARDWARE if cell.settled.blame == "card" else Ruling.REJECT
         case Outcome.BLOCKED | Outcome.NOT_RUN:
@@ -89,6 +91,10 @@ def _environment(account: Account) -> list[Finding]:
 def _wrong_cards(account: Account) -> Iterator[Finding]:
     """A test that ran elsewhere than it was bound to: the pin does not hold."""
     asked = {gpu.uuid for gpu in account.run.gpus}
+    for attempt in account.attempts:
+        if attempt.platform != "cpu" and attempt.gpus and attempt.card not in attempt.gpus:
+            words = f"{attempt.nodeid} was bound to {attempt.card} and ran again on {', '.join(attempt.gpus)}"
+            yield Finding(Ruling.ENVIRONMENT, words)
     for result in account.results:
         if result.platform == "cpu":
             continue
@@ -105,6 +111,8 @@ def _broken(account: Account, cells: Iterable[Cell]) -> Iterator[Finding]:
         settled = cell.settled
         if settled.outcome is Outcome.BROKEN and decides(account, cell):
             words = f"{cell.key} is broken ({settled.cause}, blame: {settled.blame}): {settled.reason}"
+            if cell.allowed:
+                words += f"; it may be flaky in {cell.spec.flaky} of its runs: {cell.spec.flaky_reason}"
             yield Finding(cell_ruling(cell), words)
 
 

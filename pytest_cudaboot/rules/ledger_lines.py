@@ -9,6 +9,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Union, get_args, get_origin, get_type_hints
 
 from pytest_cudaboot.model import (
+    AttemptRecord,
     BlockedRecord,
     EndRecord,
     ItemRecord,
@@ -32,6 +33,7 @@ TYPES: dict[str, type[Record]] = {
     "item": ItemRecord,
     "start": StartRecord,
     "result": ResultRecord,
+    "attempt": AttemptRecord,
     "blocked": BlockedRecord,
     "problem": ProblemRecord,
     "end": EndRecord,

@@ -45,14 +45,17 @@ CONDITIONS = (
 )
 KEYS = (
     *("kind", "title", "heading", "track", "needs", "when", "on", "lowerers", "pair", "gate", "budget"),
-    *("canary", "upstream", "may", "uncheckable"),
+    *("canary", "upstream", "may", "uncheckable", "flaky", "flaky_reason"),
 )
 _CARDS = re.compile(r"gpus:([1-9][0-9]*)")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Spec:
-    """One checkable statement of the document; the fields are the keys of its table in the catalogue."""
+    """One checkable statement of the document; the fields are the keys of its table in the catalogue.
+
+    :param flaky: the share of its runs that may fail and hold when they are run again, for `flaky_reason`.
+    """
 
     id: str
     kind: str
@@ -70,6 +73,8 @@ class Spec:
     upstream: tuple[str, ...] = ()
     may: tuple[str, ...] = ()
     uncheckable: bool = False
+    flaky: float | None = None
+    flaky_reason: str | None = None
 
     @property
     def roles(self) -> tuple[str, ...]:
@@ -134,6 +139,8 @@ def parse_spec(ident: str, data: Mapping[str, object], where: str) -> Spec:
         upstream=table.texts("upstream"),
         may=table.texts("may", ("unsupported",)),
         uncheckable=table.flag("uncheckable", default=False),
+        flaky=table.share("flaky") if table.has("flaky") else None,
+        flaky_reason=table.text("flaky_reason") if table.has("flaky_reason") else None,
     )
     _check(spec, table)
     return spec
@@ -147,6 +154,10 @@ def _check(spec: Spec, table: Table) -> None:
         table.fail("canary", f"a gotcha needs one of {', '.join(CANARIES)}")
     if spec.kind != "gotcha" and spec.canary is not None:
         table.fail("canary", f"only a gotcha has a canary, and this is a {spec.kind}")
+    if (spec.flaky is None) != (spec.flaky_reason is None):
+        table.fail("flaky", "a rate at which it may fail needs its `flaky_reason`, and a reason its rate")
+    if spec.flaky is not None and spec.on == "host":
+        table.fail("flaky", "what runs on the host is not run again, so it can not be told that it is flaky")
     if spec.kind == "claim" and spec.gate:
         table.fail("gate", "a claim never decides; leave the key out")
     if spec.pair and len(spec.lowerers) < len(LOWERERS):

@@ -75,6 +75,13 @@ class Table:
             self.fail(key, f"{value!r} is not a positive number of seconds")
         return float(value)
 
+    def share(self, key: str) -> float:
+        """A number between 0 and 1, neither included; there is no default."""
+        value = self._data.get(key)
+        if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < 1:
+            self.fail(key, f"{value!r} is not a share between 0 and 1")
+        return float(value)
+
     def texts(self, key: str, choices: Collection[str] | None = None) -> tuple[str, ...]:
         """A list of distinct strings, empty where the key is absent."""
         value = self._data.get(key, [])

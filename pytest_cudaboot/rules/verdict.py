@@ -9,7 +9,7 @@ import re
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from pytest_cudaboot.model import EXIT, Json, Outcome, Ruling, to_json
+from pytest_cudaboot.model import EXIT, Json, Outcome, Ruling, Status, to_json
 from pytest_cudaboot.rules.account import Account, Cell, settle_cells, take_account
 from pytest_cudaboot.rules.cells import WORST_FIRST
 from pytest_cudaboot.rules.findings import cards_of, decides, find, track_rulings, worst
@@ -19,7 +19,7 @@ from pytest_cudaboot.rules.waivers import Waiver, idle_reason
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from pytest_cudaboot.model import Record, RunRecord
+    from pytest_cudaboot.model import AttemptRecord, Record, ResultRecord, RunRecord
     from pytest_cudaboot.rules.catalog import Catalog
 
 SCHEMA = "pytest-cudaboot/verdict/1"
@@ -167,11 +167,38 @@ def _cell(cell: Cell, account: Account) -> Json:
         "reason": settled.reason,
         "would_be": cell.would_be.outcome.value if cell.would_be else None,
         "class": None,
+        "allowed": cell.allowed,
         "seconds": round(sum(result.seconds for result in results), 3),
-        "attempts": max((result.attempts for result in results), default=0),
+        "attempts": max((_attempts(cell, result) for result in results), default=0),
         "measurements": _merged((result.nodeid, result.measurements) for result in results),
-        "evidence": _merged((result.nodeid, result.evidence) for result in results),
+        "evidence": _merged((result.nodeid, result.evidence) for result in results) | _again(cell),
         "nodeids": list(cell.nodeids),
+    }
+
+
+def _attempts(cell: Cell, result: ResultRecord) -> int:
+    """How often a test was run, opinions included."""
+    again = [one for one in cell.attempts if one.nodeid == result.nodeid and one.status is not Status.SKIPPED]
+    return result.attempts + len(again)
+
+
+def _again(cell: Cell) -> Json:
+    """Each run of the tests that were run again, the first one included; nothing where none was."""
+    asked = {attempt.nodeid for attempt in cell.attempts}
+    first = [_attempt(result, "first", result.gpus) for result in cell.results if result.nodeid in asked]
+    again = [_attempt(attempt, attempt.place.value, (attempt.card,)) for attempt in cell.attempts]
+    return {"attempts": [*first, *again]} if asked else {}
+
+
+def _attempt(run: ResultRecord | AttemptRecord, place: str, cards: Sequence[str]) -> Json:
+    return {
+        "nodeid": run.nodeid,
+        "place": place,
+        "cards": list(cards),
+        "status": run.status.value,
+        "cause": run.cause,
+        "reason": run.reason,
+        "seconds": run.seconds,
     }
 
 
@@ -215,10 +242,13 @@ def _tally(cells: Iterable[Json]) -> str:
         specs.setdefault(cell["spec"], []).append(cell)
     fates = {spec: _fate(rows) for spec, rows in specs.items()}
     deciding = Counter(fate for spec, fate in fates.items() if specs[spec][0]["decides"])
+    flaky = sum(map(_flaky, specs.values()))
+    deciding[Outcome.BROKEN] -= flaky
     beside = [fate for spec, fate in fates.items() if not specs[spec][0]["decides"]]
     holds = deciding[Outcome.HOLDS] + beside.count(Outcome.HOLDS)
     words = ["1 spec holds" if holds == 1 else f"{holds} specs hold"]
     words += [f"{deciding[outcome]} {word}" for outcome, word in _WORDS.items() if deciding[outcome]]
+    words += [f"{flaky} flaky as expected"] if flaky else []
     if others := len(beside) - beside.count(Outcome.HOLDS):
         words.append(f"{others} beside the gate {'does' if others == 1 else 'do'} not")
     return ", ".join(words)
@@ -226,6 +256,12 @@ def _tally(cells: Iterable[Json]) -> str:
 
 def _fate(rows: Iterable[Json]) -> Outcome:
     return min((Outcome(cell["outcome"]) for cell in rows), key=WORST_FIRST.index)
+
+
+def _flaky(rows: Sequence[Json]) -> bool:
+    """Whether a deciding spec is broken only as its catalogue entry lets expect."""
+    broken = [cell["allowed"] for cell in rows if cell["decides"] and cell["outcome"] == Outcome.BROKEN]
+    return bool(broken) and all(broken)
 
 
 def _why_out(out: Iterable[Json]) -> str:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from pytest_cudaboot.model import BlockedRecord, Outcome, ResultRecord, Status
-from pytest_cudaboot.rules.cells import WORST_FIRST, Settled, second_opinion, settle
+from pytest_cudaboot.rules.cells import WORST_FIRST, Settled, settle
 from tests.rules.builders import result, spec_of
 
 STEP = spec_of()
@@ -218,31 +218,3 @@ def test_a_canary_may_use_the_cpu() -> None:
 )
 def test_one_card_has_no_second_opinion(on: str, platform: str, blame: str) -> None:
     assert settle(spec_of(on=on), [check(F)], platform=platform).blame == blame
-
-
-H, B, O = Outcome.HOLDS, Outcome.BROKEN, Outcome.NOT_RUN  # noqa: E741 - columns of a table
-
-
-@pytest.mark.parametrize(
-    ("row", "blame"),
-    [
-        ([B], "undecidable"),
-        ([B, H], "card"),
-        ([B, H, H, H], "card"),
-        ([B, Outcome.EXPIRED], "card"),
-        ([B, B], "toolchain"),
-        ([B, B, B], "toolchain"),
-        ([B, B, H], "undecidable"),
-        ([B, O], "undecidable"),
-        ([B, O, H], "card"),
-    ],
-    ids=lambda value: "-".join(value) if isinstance(value, list) else value,
-)
-def test_the_other_cards_give_a_second_opinion(row: list[Outcome], blame: str) -> None:
-    outcomes = {f"GPU-{number}": outcome for number, outcome in enumerate(row)}
-
-    assert second_opinion(outcomes, dict.fromkeys(outcomes, "H200"), "GPU-0") == blame
-
-
-def test_a_card_of_another_model_gives_no_opinion() -> None:
-    assert second_opinion({"a": B, "b": H}, {"a": "H200", "b": "L4"}, "a") == "undecidable"

@@ -8,10 +8,12 @@ import math
 import pytest
 
 from pytest_cudaboot.model import (
+    AttemptRecord,
     BlockedRecord,
     CellKey,
     EndRecord,
     ItemRecord,
+    Place,
     PlanRecord,
     ProblemRecord,
     Record,
@@ -36,6 +38,7 @@ RECORDS: tuple[Record, ...] = (
         measurements={"loss": [1, 2.5]},
         evidence={"n": None},
     ),
+    AttemptRecord(nodeid="t", place=Place.SIBLING, card="GPU-b", status=Status.FAILED, evidence={"n": 1}),
     BlockedRecord(nodeid="t", by=None, reason="r"),
     ProblemRecord(ruling=Ruling.HARDWARE, reason="too hot"),
     EndRecord(finished="2026-12-01T10:00:00+00:00", interrupted=None),

@@ -1,0 +1,254 @@
+"""Whom to blame: the truth table row by row, and what the ledger's attempts make of a verdict."""
+
+from __future__ import annotations
+
+from itertools import product
+from typing import Any
+
+import pytest
+
+from pytest_cudaboot.errors import CatalogError
+from pytest_cudaboot.model import AttemptRecord, Json, Outcome, Place, ResultRecord, Status
+from pytest_cudaboot.rules.opinions import TABLE, Answer, allows, blame, heard, merged, peers
+from pytest_cudaboot.rules.verdict import judge, summary_line
+from tests.rules.builders import A, B, C, catalog_of, ledger, result, run_record, spec_of
+
+F, H, S, N = Answer.FAILS, Answer.HOLDS, Answer.SPLIT, Answer.NONE
+ROWS = [
+    # cause, the same card again, its siblings, blame
+    ("numeric", F, F, "toolchain"),
+    ("numeric", F, H, "card"),
+    ("numeric", F, S, "undecidable"),
+    ("numeric", F, N, "undecidable"),
+    ("numeric", H, F, "flaky"),
+    ("numeric", H, H, "flaky"),
+    ("numeric", H, S, "flaky"),
+    ("numeric", H, N, "flaky"),
+    ("numeric", S, N, "flaky"),
+    ("numeric", N, F, "toolchain"),
+    ("numeric", N, H, "card"),
+    ("numeric", N, S, "undecidable"),
+    ("numeric", N, N, "undecidable"),
+    ("crash", F, F, "toolchain"),
+    ("crash", F, H, "card"),
+    ("crash", F, N, "undecidable"),
+    ("crash", H, N, "flaky"),
+    ("hang", F, F, "toolchain"),
+    ("hang", F, H, "card"),
+    ("hang", N, N, "undecidable"),
+    ("hang", H, N, "flaky"),
+    ("collateral", F, F, "toolchain"),
+    ("collateral", F, H, "card"),
+    ("collateral", F, N, "undecidable"),
+    ("collateral", H, H, "undecidable"),
+    ("collateral", H, F, "undecidable"),
+    ("collateral", H, N, "undecidable"),
+    ("collateral", N, F, "undecidable"),
+    ("collateral", N, N, "undecidable"),
+]
+
+
+@pytest.mark.parametrize(("cause", "same", "sibling", "word"), ROWS)
+def test_a_row(cause: str, same: Answer, sibling: Answer, word: str) -> None:
+    assert blame(cause, same, sibling) == word
+
+
+def test_each_row_of_the_table_decides_something() -> None:
+    """Without any one of its rows, some combination has another word or none."""
+    asked = list(product(["numeric", "collateral"], Answer, Answer))
+    for place in range(len(TABLE)):
+        rest = [row for number, row in enumerate(TABLE) if number != place]
+
+        def without(cause: str, same: Answer, sibling: Answer, rest: Any = rest) -> str | None:
+            told = (
+                row.blame
+                for row in rest
+                if row.cause in (None, cause) and row.same in (None, same) and row.sibling in (None, sibling)
+            )
+            return next(told, None)
+
+        assert any(without(*question) != blame(*question) for question in asked), TABLE[place]
+
+
+@pytest.mark.parametrize(
+    ("row", "answer"),
+    [
+        ([], N),
+        ([Outcome.HOLDS], H),
+        ([Outcome.HOLDS, Outcome.EXPIRED], H),
+        ([Outcome.BROKEN, Outcome.BROKEN], F),
+        ([Outcome.BROKEN, Outcome.HOLDS], S),
+        ([Outcome.NOT_RUN, Outcome.BLOCKED], N),
+        ([Outcome.NOT_RUN, Outcome.HOLDS], H),
+    ],
+)
+def test_the_cells_of_other_cards_are_opinions(row: list[Outcome], answer: Answer) -> None:
+    outcomes = {"own": Outcome.BROKEN, **{f"GPU-{number}": outcome for number, outcome in enumerate(row)}}
+
+    assert peers(outcomes, dict.fromkeys(outcomes, "H200"), "own") is answer
+
+
+def test_a_card_of_another_model_gives_no_opinion() -> None:
+    assert peers({"a": Outcome.BROKEN, "b": Outcome.HOLDS}, {"a": "H200", "b": "L4"}, "a") is N
+
+
+def test_nobody_and_somebody_is_somebody() -> None:
+    assert [merged([N, F]), merged([N]), merged([F, F]), merged([H, F])] == [F, N, F, S]
+
+
+def again(one: ResultRecord, status: Status, place: Place = Place.SAME, **facts: Any) -> AttemptRecord:
+    card = A.uuid if place is Place.SAME else B.uuid
+    return AttemptRecord(**{"nodeid": one.nodeid, "place": place, "card": card, "status": status, **facts})
+
+
+X, P, Q, K = Status.FAILED, Status.PASSED, Status.SILENT, Status.SKIPPED
+ANY = spec_of(on="any")
+ONE, TWO = result(status=X, nodeid="t::one"), result(status=X, nodeid="t::two")
+
+
+@pytest.mark.parametrize(
+    ("attempts", "answer"),
+    [
+        ([], N),
+        ([again(ONE, X), again(TWO, X)], F),
+        ([again(ONE, P), again(TWO, P)], H),
+        ([again(ONE, P), again(TWO, X)], F),
+        ([again(ONE, P)], N),
+        ([again(ONE, X)], F),
+        ([again(ONE, P), again(TWO, K)], N),
+        ([again(ONE, P, platform="cpu"), again(TWO, P)], F),
+        ([again(ONE, X, Place.SIBLING)], N),
+    ],
+    ids=["nobody", "fail", "hold", "one fails", "one open", "rest open", "skipped", "CPU", "elsewhere"],
+)
+def test_a_cell_is_judged_as_if_its_failed_tests_had_said_that(
+    attempts: list[AttemptRecord], answer: Answer
+) -> None:
+    assert heard(ANY, [ONE, TWO], attempts, Place.SAME, platform="cuda") is answer
+
+
+def test_a_guard_that_is_silent_once_is_heard_again() -> None:
+    guard = spec_of(kind="gotcha", canary="guard", on="any")
+    silent = result(status=Q, role="canary")
+
+    assert heard(guard, [result(), silent], [again(silent, P)], Place.SAME, platform="cuda") is H
+    assert heard(guard, [result(), silent], [again(silent, Q)], Place.SAME, platform="cuda") is F
+
+
+CATALOG = catalog_of(
+    s__any={"on": "any"},
+    s__each={"on": "each"},
+    s__loose={"on": "any", "flaky": 0.05, "flaky_reason": "two kernels race for the last bit"},
+)
+
+
+def judged(first: ResultRecord, *attempts: AttemptRecord, gpus: Any = (A, B)) -> Json:
+    records = ledger(CATALOG, run_record(CATALOG, *gpus), first)
+    return judge(CATALOG, [*records[:-1], *attempts, records[-1]])
+
+
+def broken(spec: str, **facts: Any) -> ResultRecord:
+    bound = {"gpu": A.uuid} if spec == "s.each" else {}
+    told = {"cause": "numeric", "reason": "far off", "platform": "cuda", "gpus": (A.uuid,), "seconds": 2.0}
+    return result(spec, X, **{**told, **bound, **facts})
+
+
+def cell(verdict: Json, spec: str) -> Json:
+    return next(cell for cell in verdict["cells"] if cell["spec"] == spec and cell["outcome"] == "broken")
+
+
+def test_what_fails_on_both_cards_is_the_toolchain() -> None:
+    first = broken("s.any")
+    verdict = judged(first, again(first, X, cause="numeric"), again(first, X, Place.SIBLING, cause="crash"))
+
+    found = cell(verdict, "s.any")
+    assert (verdict["verdict"], found["blame"], found["attempts"]) == ("reject", "toolchain", 3)
+    assert found["reason"] == "far off; again there fails (numeric), on GPU-ab22 fails (crash)"
+    assert [(one["place"], one["cards"], one["status"]) for one in found["evidence"]["attempts"]] == [
+        ("first", [A.uuid], "failed"),
+        ("same", [A.uuid], "failed"),
+        ("sibling", [B.uuid], "failed"),
+    ]
+
+
+def test_what_fails_on_one_card_only_is_the_card() -> None:
+    first = broken("s.any")
+    verdict = judged(first, again(first, X), again(first, P, Place.SIBLING))
+
+    assert (verdict["verdict"], verdict["exit"], cell(verdict, "s.any")["blame"]) == (
+        "hardware suspect",
+        11,
+        "card",
+    )
+
+
+def test_what_fails_once_is_flaky_and_rejects() -> None:
+    first = broken("s.each")
+    verdict = judged(first, again(first, P))
+
+    assert (verdict["verdict"], cell(verdict, "s.each")["blame"]) == ("reject", "flaky")
+    assert "blame: flaky): far off; again there holds" in verdict["reasons"][0]
+
+
+def test_a_rate_that_the_catalogue_states_is_told_and_accepted() -> None:
+    first = broken("s.loose")
+    verdict = judged(first, again(first, P))
+
+    assert (verdict["verdict"], verdict["exit"], verdict["tracks"]["toolchain"]) == ("accept", 0, "accept")
+    assert cell(verdict, "s.loose")["blame"] == "flaky"
+    assert "it may be flaky in 0.05 of its runs: two kernels race" in verdict["reasons"][0]
+    assert summary_line(verdict).startswith("accept · reference · 2 specs hold, 1 flaky as expected")
+
+
+def test_a_rate_excuses_nothing_that_fails_again() -> None:
+    first = broken("s.loose")
+
+    assert judged(first, again(first, X))["verdict"] == "reject"
+    assert judged(first, again(first, K, reason="no time"))["verdict"] == "reject"
+    assert judged(first)["verdict"] == "reject"
+
+
+@pytest.mark.parametrize(
+    ("rate", "failed", "attempts", "well"),
+    [
+        (0.05, 1, 2, True),
+        (0.05, 2, 4, True),
+        (0.05, 2, 3, False),
+        (0.001, 1, 2, False),
+        (0.5, 2, 2, False),
+        (None, 1, 2, False),
+    ],
+)
+def test_what_a_rate_lets_expect(rate: float | None, failed: int, attempts: int, *, well: bool) -> None:
+    assert allows(spec_of(on="any", flaky=rate), failed, attempts) is well
+
+
+def test_what_was_not_asked_is_told() -> None:
+    first = broken("s.any")
+    verdict = judged(first, again(first, K, reason="the time for second opinions is spent"), gpus=(A, C))
+
+    found = cell(verdict, "s.any")
+    assert (found["blame"], found["attempts"]) == ("undecidable", 1)
+    assert found["reason"].endswith("; again there could not be (the time for second opinions is spent)")
+
+
+def test_an_opinion_from_the_wrong_card_spoils_everything() -> None:
+    first = broken("s.any")
+    verdict = judged(first, again(first, P, platform="cuda", gpus=(B.uuid,)))
+
+    assert (verdict["verdict"], verdict["exit"]) == ("environment", 13)
+    assert f"was bound to {A.uuid} and ran again on {B.uuid}" in verdict["reasons"][0]
+
+
+@pytest.mark.parametrize(
+    ("keys", "words"),
+    [
+        ({"on": "any", "flaky": 0.05}, "flaky: a rate at which it may fail needs its `flaky_reason`"),
+        ({"on": "any", "flaky_reason": "r"}, "flaky: a rate at which it may fail needs its `flaky_reason`"),
+        ({"on": "any", "flaky": 1, "flaky_reason": "r"}, "flaky: 1 is not a share between 0 and 1"),
+        ({"flaky": 0.05, "flaky_reason": "r"}, "flaky: what runs on the host is not run again"),
+    ],
+)
+def test_a_rate_has_its_reason(keys: Json, words: str) -> None:
+    with pytest.raises(CatalogError, match=words):
+        catalog_of(s__one=keys)
