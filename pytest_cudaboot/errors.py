@@ -170,6 +170,10 @@ class HostMemoryError(DeviceError):
     """A device process asked the kernel for memory and got none; it lives on."""
 
 
+class CardLostError(CudabootError):
+    """The driver has lost a card: it answers nothing any more."""
+
+
 class CardAsideError(DeviceError):
     """A card is set aside for the rest of the run: something on it can not be killed."""
 

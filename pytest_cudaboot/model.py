@@ -214,6 +214,29 @@ class ProblemRecord:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class HardwareRecord:
+    """A counter of a card crossed the policy.
+
+    :param gpu: the card's UUID, and `pci` its slot.
+    :param counter: `family.counter`, with `@address` where a device on the bus counts it.
+    :param words: what was seen, and against which bound; `reason` is the policy's.
+    :param nodeid: the test that had the card.
+    :param aside: whether the card gets nothing more in this run: a bridge above several speaks against none of them.
+    :param left: slots of the run's other cards.
+    """
+
+    gpu: str
+    pci: str
+    counter: str
+    seen: int
+    words: str
+    reason: str
+    nodeid: str
+    aside: bool
+    left: tuple[str, ...]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class EndRecord:
     """Last line of a ledger. Without it, the run was cut off.
 
@@ -233,6 +256,7 @@ Record = (
     | AttemptRecord
     | BlockedRecord
     | ProblemRecord
+    | HardwareRecord
     | EndRecord
 )
 

@@ -22,7 +22,7 @@ LAYERS = (
 )
 LEVEL = {name: level for level, names in enumerate(LAYERS) for name in names}
 ONLY = {
-    "pynvml": {"probes/nvml.py"},
+    "pynvml": {"probes/nvml.py", "probes/counters.py"},
     "subprocess": {"probes/process.py"},
     "elftools": {"probes/elf.py"},
     "pytest": {"run", "report", "plugin.py", "faults/plugin.py"},

@@ -1,4 +1,4 @@
-"""NVML's word on the cards and the driver. The only module that imports `pynvml`."""
+"""NVML's word on the cards and the driver, asked once; `counters.py` is who asks again and again."""
 
 from __future__ import annotations
 

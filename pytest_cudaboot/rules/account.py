@@ -12,6 +12,7 @@ from pytest_cudaboot.model import (
     BlockedRecord,
     CellKey,
     EndRecord,
+    HardwareRecord,
     ItemRecord,
     Outcome,
     Place,
@@ -24,6 +25,7 @@ from pytest_cudaboot.model import (
     Status,
 )
 from pytest_cudaboot.rules.cells import Settled, culprits, settle
+from pytest_cudaboot.rules.hardware import accused
 from pytest_cudaboot.rules.opinions import Answer, allows, blame, heard, in_words, merged, peers
 from pytest_cudaboot.rules.scope import Scope, plan
 from pytest_cudaboot.rules.waivers import Waiver, find_waiver
@@ -57,6 +59,7 @@ class Account:
     attempts: tuple[AttemptRecord, ...]
     blocked: tuple[BlockedRecord, ...]
     problems: tuple[ProblemRecord, ...]
+    hardware: tuple[HardwareRecord, ...]
     end: EndRecord | None
     lost: tuple[str, ...]
 
@@ -115,6 +118,7 @@ def take_account(catalog: Catalog, records: Sequence[Record]) -> Account | None:
         attempts=_only(records, AttemptRecord),
         blocked=blocked,
         problems=_only(records, ProblemRecord),
+        hardware=_only(records, HardwareRecord),
         end=ends[-1] if ends else None,
         lost=tuple(nodeid for nodeid in known if nodeid not in told),
     )
@@ -137,7 +141,8 @@ def settle_cells(catalog: Catalog, account: Account) -> tuple[Cell, ...]:
     """Every planned cell, in the catalogue's order, with second opinions and waivers applied."""
     groups = _groups(catalog, account)
     bare = {key: _settle(catalog.specs[key.spec], groups[key], account) for key in account.planned}
-    judged = {key: _blamed(catalog.specs[key.spec], key, bare, groups[key], account) for key in bare}
+    blamed = {key: _blamed(catalog.specs[key.spec], key, bare, groups[key], account) for key in bare}
+    judged = {key: _accused(blamed[key], groups[key]) for key in bare}
     return tuple(_cell(catalog, key, groups[key], judged[key], account) for key in bare)
 
 
@@ -221,6 +226,18 @@ def _allowed(spec: Spec, group: _Group, settled: Settled) -> bool:
     again = [attempt for attempt in group.attempts if attempt.status is not Status.SKIPPED]
     failed_again = sum(attempt.status is not Status.PASSED for attempt in again)
     return allows(spec, failed + failed_again, failed + len(again))
+
+
+def _accused(settled: Settled, group: _Group) -> Settled:
+    """A card whose counters crossed the policy under a test that failed is to blame, whatever other cards did.
+
+    Its word against the toolchain decides only where nothing else does.
+    """
+    failed = [result for result in group.results if result.status in (Status.FAILED, Status.CRASHED)]
+    who = accused([result.evidence for result in failed])
+    if settled.outcome is not Outcome.BROKEN or who is None:
+        return settled
+    return replace(settled, blame=who) if who == "card" or settled.blame == "undecidable" else settled
 
 
 def _cell(catalog: Catalog, key: CellKey, group: _Group, settled: Settled, account: Account) -> Cell:

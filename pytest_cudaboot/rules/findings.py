@@ -44,6 +44,7 @@ def find(catalog: Catalog, account: Account, cells: Sequence[Cell]) -> list[Find
     findings = [
         *(Finding(problem.ruling, problem.reason) for problem in account.problems),
         *_wrong_cards(account),
+        *_hardware(account),
         *_broken(account, cells),
         *_strays(catalog, account),
         *_ledger(catalog, account, cells),
@@ -104,6 +105,20 @@ def _wrong_cards(account: Account) -> Iterator[Finding]:
             yield Finding(Ruling.ENVIRONMENT, words)
         elif not asked.issuperset(result.gpus):
             yield Finding(Ruling.ENVIRONMENT, f"{result.nodeid} ran on {ran}, which was not asked for")
+
+
+def _hardware(account: Account) -> Iterator[Finding]:
+    """Cards whose counters crossed the policy, by slot, and how to go on without them."""
+    left = account.hardware[-1].left if account.hardware else ()
+    for record in account.hardware:
+        where = (
+            f"card {record.gpu} at {record.pci}"
+            if record.aside
+            else f"a bridge above {record.gpu} and others"
+        )
+        rest = f"; go on with --gpus {','.join(left)}" if record.aside and left else ""
+        words = f"{where}: {record.words} under {record.nodeid} ({record.reason}){rest}"
+        yield Finding(Ruling.HARDWARE, words)
 
 
 def _broken(account: Account, cells: Iterable[Cell]) -> Iterator[Finding]:

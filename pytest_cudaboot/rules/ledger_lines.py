@@ -12,6 +12,7 @@ from pytest_cudaboot.model import (
     AttemptRecord,
     BlockedRecord,
     EndRecord,
+    HardwareRecord,
     ItemRecord,
     PlanRecord,
     ProblemRecord,
@@ -36,6 +37,7 @@ TYPES: dict[str, type[Record]] = {
     "attempt": AttemptRecord,
     "blocked": BlockedRecord,
     "problem": ProblemRecord,
+    "hardware": HardwareRecord,
     "end": EndRecord,
 }
 _NAMES = {kind: name for name, kind in TYPES.items()}

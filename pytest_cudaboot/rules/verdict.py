@@ -61,7 +61,7 @@ def judge(catalog: Catalog, records: Sequence[Record], *, finished: str | None =
         "simulated": run.simulated,
         "project": _project(run.project),
         "catalog": {"tolerances_sha256": None, **to_json(run.catalog), "sha256": catalog.sha256},
-        "box": to_json(run.box),
+        "box": _box(account),
         "toolchain": to_json(run.toolchain),
         "waivers": [_waiver(waiver, catalog, account, cells) for waiver in account.waivers],
         "cells": [_cell(cell, account) for cell in cells],
@@ -140,6 +140,12 @@ def _scope(run: RunRecord) -> Json:
 def _project(project: Json) -> Json:
     bare: Json = {"path": None, "name": None, "commit": None, "dirty": None, "artifacts": {}}
     return bare | dict(to_json(project))
+
+
+def _box(account: Account) -> Json:
+    """The box, with the cards that were taken out and why."""
+    crossed = {"suspect": to_json(account.hardware)} if account.hardware else {}
+    return {**to_json(account.run.box), **crossed}
 
 
 def _waiver(waiver: Waiver, catalog: Catalog, account: Account, cells: Iterable[Cell]) -> Json:

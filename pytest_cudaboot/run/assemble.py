@@ -19,6 +19,7 @@ from pytest_cudaboot.probes.history import History, default_folder
 from pytest_cudaboot.project import Project, describe, find_project, sha256
 from pytest_cudaboot.report import files
 from pytest_cudaboot.rules.catalog import Catalog, load_catalog
+from pytest_cudaboot.rules.hardware import POLICY
 from pytest_cudaboot.rules.scope import Scope, decide_scope, plan
 from pytest_cudaboot.rules.selection import in_force
 from pytest_cudaboot.rules.spec import LOWERERS
@@ -262,4 +263,8 @@ def _record(parts: Parts) -> RunRecord:
 
 def _catalog_facts(catalog: Catalog | None) -> Json:
     tolerances = Path(__file__).parents[1] / "rules" / "tolerances.toml"
-    return {"sha256": catalog.sha256 if catalog else None, "tolerances_sha256": sha256(tolerances)}
+    return {
+        "sha256": catalog.sha256 if catalog else None,
+        "tolerances_sha256": sha256(tolerances),
+        "hardware_sha256": sha256(POLICY),
+    }

@@ -61,6 +61,10 @@ class CellBoard:
             for index, task in enumerate(self._tasks)
         ]
 
+    def lane(self, index: int) -> str:
+        """`host`, `card`, or the card that the item is bound to."""
+        return self._tasks[index].lane
+
     def cards(self, index: int) -> int:
         return self._tasks[index].cards
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Generator, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -32,6 +33,7 @@ from pytest_cudaboot.run.budgets import DEFAULT, Budgets
 from pytest_cudaboot.run.durations import Durations
 from pytest_cudaboot.run.evidence import idle
 from pytest_cudaboot.run.failures import last_words, short
+from pytest_cudaboot.run.hardware import Hardware, started
 from pytest_cudaboot.run.heartbeat import Heartbeat
 from pytest_cudaboot.run.interrupts import Interrupts
 from pytest_cudaboot.run.items import Collection, read_facts
@@ -80,14 +82,29 @@ class Controller:
         self.heartbeat = Heartbeat(self._say)
         self.interrupts = Interrupts()
         self.on_start: list[Callable[[StartRecord], None]] = []
+        self.hardware: Hardware | None = None
 
     # -- before ------------------------------------------------------------------------------------------------
 
     def pytest_report_header(self) -> list[str]:
         return terminal.header(self.run, self.notes)
 
+    def watch(self, cards: Callable[[str], Sequence[str]], set_aside: Callable[[str, str], None]) -> None:
+        """Have the run's cards watched while tests have them.
+
+        :param cards: the cards that a test has, by node id.
+        :param set_aside: sends nothing more to a card.
+        """
+        if self.plan.gpus:
+            self.hardware = Hardware(self.plan.gpus, cards=cards, set_aside=set_aside, record=self.ledger.add)
+            self.on_start.append(self.hardware.sent)
+
     @pytest.hookimpl(tryfirst=True)
     def pytest_sessionstart(self) -> None:
+        if self.hardware is not None:
+            facts, problem = started(self.hardware)
+            self.run = replace(self.run, box={**self.run.box, **facts})
+            self.problem = self.problem or problem
         self.ledger.add(self.run, PlanRecord(cells=self.plan.cells))
         if self.problem:
             self._problem(Ruling.ENVIRONMENT, self.problem)
@@ -139,6 +156,9 @@ class Controller:
         result = self.results.take(report, node.gateway.id if node is not None else None)
         if result is not None:
             self.heartbeat.end(report.nodeid)
+            if self.hardware is not None:
+                result = self.hardware.ended(result)
+                self.results.amend(result)
             self.ledger.add(result)
 
     def pytest_report_teststatus(self, report: pytest.TestReport) -> tuple[str, str, str] | None:
@@ -242,6 +262,8 @@ class Controller:
         self.finished = True
         self.interrupts.ignore()
         self.heartbeat.stop()
+        if self.hardware is not None:
+            self.hardware.stop()
         results = self.results.done.values()
         if words := self.durations.learn(results) or self.memory.learn(results):
             self._say(f"cudaboot: {words}")

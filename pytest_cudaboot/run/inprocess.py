@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import pytest
 
 from pytest_cudaboot.run.controller import Controller
+from pytest_cudaboot.run.lanes import HOST
 from pytest_cudaboot.run.worker import Worker
 
 
@@ -15,6 +18,17 @@ class InProcess:
         self.controller = controller
         self.worker = worker
         self.places: dict[str, int] = {}
+        self.aside: str | None = None
+
+    def cards(self, nodeid: str) -> Sequence[str]:
+        """The one card there is, for a test that is not the host's."""
+        board, gpus = self.controller.board, self.controller.plan.gpus
+        on_card = board is not None and board.lane(self.places[nodeid]) != HOST
+        return [gpu.uuid for gpu in gpus] if on_card else []
+
+    def set_aside(self, uuid: str, why: str) -> None:
+        """Run nothing more on the card."""
+        self.aside = self.aside or why
 
     def pytest_collection_finish(self, session: pytest.Session) -> None:
         self.places = {item.nodeid: place for place, item in enumerate(session.items)}
@@ -31,6 +45,9 @@ class InProcess:
             board.impossible(
                 place, f"{cards} cards are needed, and without workers there is one process for one"
             )
+            return True
+        if self.aside is not None and board.lane(place) != HOST:
+            board.impossible(place, self.aside)
             return True
         board.sent(place, self.worker.name)
         return None

@@ -102,6 +102,10 @@ class Results:
         self.done[report.nodeid] = result
         return result
 
+    def amend(self, result: ResultRecord) -> None:
+        """More is known of a test that has ended."""
+        self.done[result.nodeid] = result
+
     def _result(self, nodeid: str, phases: _Phases, worker: str | None) -> ResultRecord:
         item = self.items.get(nodeid) or ItemRecord(
             nodeid=nodeid, spec=None, role="check", lowerer=None, gpu=None

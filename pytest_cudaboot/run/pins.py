@@ -21,6 +21,15 @@ class WorkerPins:
         self.pins = pins
         self.lanes: Any = None
 
+    def cards(self, nodeid: str) -> Sequence[str]:
+        """The cards that a test has; the lane of a host's worker is no card."""
+        lanes: Sequence[str] = self.lanes.cards(nodeid)
+        return [lane for lane in lanes if self.controller.plan.gpu(lane) is not None]
+
+    def set_aside(self, uuid: str, why: str) -> None:
+        """Send nothing more to a card."""
+        self.lanes.set_aside(uuid, why)
+
     def pytest_xdist_setupnodes(self, specs: Sequence[Any]) -> None:
         for spec, pin in zip(specs, self.pins, strict=True):
             spec.env.update(pin)

@@ -115,6 +115,12 @@ class Lanes(LoadScheduling):  # type: ignore[misc]
             self._dispatch()
         return self.collection[self._crashed[-1]] if self._crashed and self.collection else None
 
+    def cards(self, nodeid: str) -> tuple[str, ...]:
+        """The lanes that an item has that is under way: the names of cards, of which the first is the lead's."""
+        index = self.collection.index(nodeid)
+        job = self._traffic.under_way.get(index)
+        return job.lanes if job is not None else ()
+
     def crash_reported(self) -> None:
         """What a crash means is known only now: xdist makes its report after it has removed the node."""
         while self._crashed and self._board is not None:

@@ -167,14 +167,18 @@ def _configure_controller(config: pytest.Config, start: Start, environ: MutableM
     controller = Controller(config, start.assembly, start.claim, problem=start.box.problem, notes=notes)
     config.pluginmanager.register(controller, "cudaboot-controller")
     if start.pins:
-        config.pluginmanager.register(WorkerPins(controller, start.pins), "cudaboot-pins")
+        pins = WorkerPins(controller, start.pins)
+        controller.watch(pins.cards, pins.set_aside)
+        config.pluginmanager.register(pins, "cudaboot-pins")
         _watch(config, controller, environ)
         return
     from pytest_cudaboot.run.inprocess import InProcess
 
     environ.update(prepare.pins(plan.gpus, 1, environ)[0])
     worker = _register_worker(config, plan, IN_PROCESS, environ)
-    config.pluginmanager.register(InProcess(controller, worker), "cudaboot-in-process")
+    inprocess = InProcess(controller, worker)
+    controller.watch(inprocess.cards, inprocess.set_aside)
+    config.pluginmanager.register(inprocess, "cudaboot-in-process")
 
 
 def _watch(config: pytest.Config, controller: Controller, environ: Mapping[str, str]) -> None:
