@@ -33,7 +33,7 @@ from pytest_cudaboot.run.budgets import DEFAULT, Budgets
 from pytest_cudaboot.run.durations import Durations
 from pytest_cudaboot.run.evidence import idle
 from pytest_cudaboot.run.failures import last_words, short
-from pytest_cudaboot.run.hardware import Hardware, started
+from pytest_cudaboot.run.hardware import Hardware
 from pytest_cudaboot.run.heartbeat import Heartbeat
 from pytest_cudaboot.run.interrupts import Interrupts
 from pytest_cudaboot.run.items import Collection, read_facts
@@ -102,9 +102,7 @@ class Controller:
     @pytest.hookimpl(tryfirst=True)
     def pytest_sessionstart(self) -> None:
         if self.hardware is not None:
-            facts, problem = started(self.hardware)
-            self.run = replace(self.run, box={**self.run.box, **facts})
-            self.problem = self.problem or problem
+            self.run = replace(self.run, box={**self.run.box, **self.hardware.start()})
         self.ledger.add(self.run, PlanRecord(cells=self.plan.cells))
         if self.problem:
             self._problem(Ruling.ENVIRONMENT, self.problem)

@@ -43,10 +43,12 @@ class Hardware:
         """Begin to watch.
 
         :returns: what nobody answers, by card, for the run's facts of the box.
-        :raises BoxError: if NVML does not have the cards any more.
         """
-        root = nvml.simulated_root() or Path("/")
-        self._monitor = Monitor(self._gpus, load_policy(), root)
+        try:
+            root = nvml.simulated_root() or Path("/")
+            self._monitor = Monitor(self._gpus, load_policy(), root)
+        except BoxError as error:
+            return {"unobservable": {gpu.uuid: [f"everything ({error})"] for gpu in self._gpus}}
         return {"unobservable": self._monitor.unobservable()}
 
     def stop(self) -> None:
@@ -93,11 +95,3 @@ class Hardware:
         )
         if crossing.own:
             self._set_aside(gpu.uuid, f"{QUARANTINED}: {alarm.words}")
-
-
-def started(hardware: Hardware) -> tuple[Json, str | None]:
-    """The facts of a watch that begins, and why it can not, if so: then the box contradicts itself."""
-    try:
-        return hardware.start(), None
-    except BoxError as error:
-        return {}, str(error)

@@ -12,6 +12,7 @@ from pytest_cudaboot.model import (
     BlockedRecord,
     CellKey,
     EndRecord,
+    HardwareRecord,
     ItemRecord,
     Place,
     PlanRecord,
@@ -41,6 +42,17 @@ RECORDS: tuple[Record, ...] = (
     AttemptRecord(nodeid="t", place=Place.SIBLING, card="GPU-b", status=Status.FAILED, evidence={"n": 1}),
     BlockedRecord(nodeid="t", by=None, reason="r"),
     ProblemRecord(ruling=Ruling.HARDWARE, reason="too hot"),
+    HardwareRecord(
+        gpu="GPU-a",
+        pci="0:01:00.0",
+        counter="xid.79",
+        seen=1,
+        words="XID 79",
+        reason="r",
+        nodeid="t",
+        aside=True,
+        left=("0:02:00.0",),
+    ),
     EndRecord(finished="2026-12-01T10:00:00+00:00", interrupted=None),
 )
 
