@@ -8,7 +8,7 @@ import pytest
 
 from pytest_cudaboot.errors import CatalogError
 from pytest_cudaboot.probes.counters import FIELDS, REASONS
-from pytest_cudaboot.rules.hardware import Change, Policy, blame, load_policy
+from pytest_cudaboot.rules.hardware import Change, Policy, accused, load_policy
 
 POLICY = load_policy()
 QUIET = ("energy_mj", "sent_bytes", "received_bytes")
@@ -156,6 +156,6 @@ def test_a_table_that_means_nothing_is_refused(tmp_path: Path, text: str, words:
 def test_the_card_is_accused_before_the_toolchain() -> None:
     said = [{"hardware": {"GPU-a": {"against": "toolchain"}}}, {"hardware": {"GPU-b": {"against": "card"}}}]
 
-    assert blame(said) == "card"
-    assert blame(said[:1]) == "toolchain"
-    assert blame([{}, {"hardware": {"GPU-a": {"power_w": 90}}}]) is None
+    assert accused(said) == "card"
+    assert accused(said[:1]) == "toolchain"
+    assert accused([{}, {"hardware": {"GPU-a": {"power_w": 90}}}]) is None
