@@ -11,7 +11,7 @@ from pytest_cudaboot.project import Project
 from pytest_cudaboot.rules.iree_target import choose_target
 from pytest_cudaboot.run.fixtures import Runner
 
-from .conftest import plainest_net
+from .nets import plainest_net
 
 FLAG = "--iree-hal-target-backends=cuda"
 

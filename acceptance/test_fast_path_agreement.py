@@ -21,7 +21,7 @@ from pytest_cudaboot.run.devices import LowererHandle, SessionHandle
 from pytest_cudaboot.run.evidence import Evidence
 from pytest_cudaboot.run.nets import Graph, Net
 
-from .conftest import plainest_net
+from .nets import plainest_net
 
 SEED = 21
 STEPS = 5

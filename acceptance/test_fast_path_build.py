@@ -24,7 +24,8 @@ from pytest_cudaboot.run.devices import LowererHandle, SessionHandle
 from pytest_cudaboot.run.evidence import Evidence
 from pytest_cudaboot.run.fixtures import Runner
 
-from .conftest import Trained, plainest_net
+from .conftest import Trained
+from .nets import plainest_net
 
 SEED = 21
 C_LIBRARY = {"libc.so.6", "libdl.so.2", "libm.so.6", "ld-linux-x86-64.so.2", "ld-linux-aarch64.so.1"}

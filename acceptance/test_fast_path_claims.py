@@ -14,7 +14,7 @@ from pytest_cudaboot.run.devices import LowererHandle, SessionHandle
 from pytest_cudaboot.run.evidence import Evidence
 from pytest_cudaboot.run.nets import Net
 
-from .conftest import convolving_net, plainest_net
+from .nets import convolving_net, plainest_net
 
 SEED = 44
 STEPS = 50

@@ -13,7 +13,7 @@ from pytest_cudaboot.project import Project, suite_root
 from pytest_cudaboot.run.devices import SessionHandle
 from pytest_cudaboot.run.nets import Net
 
-from .conftest import plainest_net
+from .nets import plainest_net
 
 SEED = 23
 GUARD = 1

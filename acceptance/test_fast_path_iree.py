@@ -25,7 +25,7 @@ from pytest_cudaboot.run.devices import LowererHandle, SessionHandle
 from pytest_cudaboot.run.evidence import Evidence
 from pytest_cudaboot.run.nets import Net
 
-from .conftest import plainest_net
+from .nets import plainest_net
 
 SEED = 42
 VENDOR = ("libcudnn", "libcublas", "libcublasLt", "libcufft", "libcusolver", "libcusparse")

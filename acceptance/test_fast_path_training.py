@@ -22,7 +22,8 @@ from pytest_cudaboot.run.fixtures import Runner
 from pytest_cudaboot.run.nets import Graph, Net
 from pytest_cudaboot.run.worker import WORKER
 
-from .conftest import SHIM, WITHOUT_AUTOTUNING, Trained, convolving_net, cuda_major
+from .conftest import SHIM, WITHOUT_AUTOTUNING, Trained, cuda_major
+from .nets import convolving_net
 
 SEED = 20
 ACCURACY = 0.90

@@ -18,7 +18,7 @@ from pytest_cudaboot.run.devices import LowererHandle, SessionHandle
 from pytest_cudaboot.run.evidence import Evidence
 from pytest_cudaboot.run.worker import WORKER
 
-from .conftest import plainest_net
+from .nets import plainest_net
 
 CONTEXT = 64 << 20  # bytes: less than any context, more than a card's own bookkeeping
 SEED = 35

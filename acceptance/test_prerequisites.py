@@ -18,7 +18,8 @@ from pytest_cudaboot.run.devices import LowererHandle, SessionHandle
 from pytest_cudaboot.run.evidence import Evidence
 from pytest_cudaboot.run.fixtures import Runner
 
-from .conftest import CudaView, Trained, convolving_net, cuda_version
+from .conftest import CudaView, Trained, cuda_version
+from .nets import convolving_net
 
 SEED = 22
 PYTHONS = ("3.10", "3.11", "3.12", "3.13", "3.14")

@@ -25,7 +25,7 @@ from pytest_cudaboot.run.iree import compiled, compiler_environment
 from pytest_cudaboot.run.nets import Net
 from pytest_cudaboot.run.worker import WORKER
 
-from .conftest import plainest_net
+from .nets import plainest_net
 
 SEED = 31
 GUARD, DOWNLOAD = 1, 4

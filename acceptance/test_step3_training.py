@@ -20,7 +20,8 @@ from pytest_cudaboot.run.iree import compiled
 from pytest_cudaboot.run.nets import Net
 from pytest_cudaboot.run.worker import WORKER
 
-from .conftest import Trained, plainest_net
+from .conftest import Trained
+from .nets import plainest_net
 
 SEED = 31
 STEPS = 20

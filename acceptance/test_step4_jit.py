@@ -23,7 +23,7 @@ from pytest_cudaboot.run.iree import iree_config
 from pytest_cudaboot.run.nets import Graph
 from pytest_cudaboot.run.worker import WORKER
 
-from .conftest import plainest_net
+from .nets import plainest_net
 
 Canary = Callable[..., AbstractContextManager[None]]
 SEED = 40

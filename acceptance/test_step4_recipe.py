@@ -20,7 +20,7 @@ from pytest_cudaboot.run.evidence import Evidence
 from pytest_cudaboot.run.fixtures import Runner
 from pytest_cudaboot.run.nets import Graph
 
-from .conftest import plainest_net
+from .nets import plainest_net
 
 Canary = Callable[..., AbstractContextManager[None]]
 CompileGraph = Callable[..., dict[str, bytes]]

@@ -17,7 +17,7 @@ from pytest_cudaboot.rules.iree_target import choose_target, cuda_target
 from pytest_cudaboot.rules.targets import chip_of, read_ptx, require_loadable
 from pytest_cudaboot.run.fixtures import Runner
 
-from .conftest import plainest_net
+from .nets import plainest_net
 
 Canary = Callable[..., AbstractContextManager[None]]
 CompileGraph = Callable[..., dict[str, bytes]]

@@ -19,7 +19,7 @@ from pytest_cudaboot.rules.iree_target import Target, choose_target, cuda_target
 from pytest_cudaboot.rules.selection import pin_environment
 from pytest_cudaboot.run.evidence import Evidence
 
-from .conftest import plainest_net
+from .nets import plainest_net
 
 TARGET = cuda_target("sm_86")
 
