@@ -24,6 +24,8 @@ PATIENCE = 10.0  # seconds for NVML to answer
 LATE = 0.5  # seconds in which the driver tells of what a test did that failed
 LINES = 5  # of the kernel's log that are kept of one test
 BYTES = ("sent_bytes", "received_bytes")
+IDLE = "idle"  # it holds clocks down whenever nothing is computed
+SECOND = 1000  # ms
 NOT_COUNTED = (*BYTES, "energy_mj")  # totals that have a place of their own
 
 
@@ -228,7 +230,7 @@ def _added(window: _Window) -> dict[str, int]:
 def _change(window: _Window) -> Change:
     grown = _added(window)
     told = window.last is not None and set(BYTES) <= set(window.last.reading.counters)
-    held = {f"clocks.{reason}": ms // 1000 for reason, ms in window.clocks.items() if ms >= 1000}  # noqa: PLR2004 - a second
+    held = {f"clocks.{why}": ms // 1000 for why, ms in window.clocks.items() if ms >= SECOND and why != IDLE}
     return Change(
         seconds=time.monotonic() - window.began,
         deltas={**{name: n for name, n in grown.items() if name not in NOT_COUNTED}, **held, **window.log},
