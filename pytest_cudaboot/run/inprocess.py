@@ -35,20 +35,20 @@ class InProcess:
         self.controller.begin(self.worker.collection(session.items))
 
     @pytest.hookimpl(tryfirst=True)
-    def pytest_runtest_protocol(self, item: pytest.Item) -> bool | None:
+    def pytest_runtest_protocol(self, item: pytest.Item, nextitem: pytest.Item | None) -> bool | None:
         board, place = self.controller.board, self.places[item.nodeid]
         if board is None:
             return None
         if board.blocked(place):
-            return True  # the board has recorded it, and nothing is run
+            return _passed_over(item, nextitem)  # the board has recorded it
         if (cards := board.cards(place)) > 1:
             board.impossible(
                 place, f"{cards} cards are needed, and without workers there is one process for one"
             )
-            return True
+            return _passed_over(item, nextitem)
         if self.aside is not None and board.lane(place) != HOST:
             board.impossible(place, self.aside)
-            return True
+            return _passed_over(item, nextitem)
         board.sent(place, self.worker.name)
         return None
 
@@ -56,3 +56,9 @@ class InProcess:
     def pytest_runtest_logfinish(self, nodeid: str) -> None:
         if self.controller.board is not None:
             self.controller.board.closed(self.places[nodeid])
+
+
+def _passed_over(item: pytest.Item, nextitem: pytest.Item | None) -> bool:
+    """Nothing is run. What the item before it has left for this one goes, as far as the next one does not share it."""
+    item.session._setupstate.teardown_exact(nextitem)  # noqa: SLF001 - pytest has no public word for it
+    return True
