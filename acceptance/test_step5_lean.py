@@ -123,8 +123,8 @@ def train_a_while(
             "LD_DEBUG_OUTPUT": str(tmp_path / "loader"),
         }
         argv = [str(program), *trainers[0].arguments]
-        with run.background(argv, output, cwd=sandbox.root, env=env) as training:
-            while not training.wait(LOOK) and len(losses(read(output))) < ENOUGH:
+        with run.background(argv, output, cwd=sandbox.root, env=env) as learner:
+            while not learner.wait(LOOK) and len(losses(read(output))) < ENOUGH:
                 if evidence.left < MARGIN:
                     break
         names = {name for path in tmp_path.glob("loader.*") for name in opened(path.read_bytes())}
