@@ -59,7 +59,8 @@ def module_mark(path: Path) -> str | None:
 
 def taken() -> dict[str, set[str]]:
     """For each spec everything that its tests name, through fixtures and helpers too."""
-    shared = definitions(SUITE / "conftest.py")
+    helpers = [path for path in SUITE.glob("*.py") if not path.name.startswith("test_")]
+    shared = {name: node for path in helpers for name, node in definitions(path).items()}
     found: dict[str, set[str]] = defaultdict(set)
     for path in sorted(SUITE.glob("test_*.py")):
         own = definitions(path)

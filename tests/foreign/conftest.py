@@ -31,7 +31,8 @@ def suite(gate: Gate) -> Callable[..., Gate]:  # noqa: F811 - the fixture from a
     def copy(*names: str) -> Gate:
         folder = gate.path / "chosen"
         folder.mkdir()
-        for name in ("__init__.py", "conftest.py", *names):
+        shared = [path.name for path in SUITE.glob("*.py") if not path.name.startswith("test_")]
+        for name in (*shared, *names):
             shutil.copy2(SUITE / name, folder)
         idents = {ident for name in names for ident in MARK.findall((SUITE / name).read_text())}
         tables = re.split(r"(?m)^(?=\[)", (SUITE / "catalog.toml").read_text())
