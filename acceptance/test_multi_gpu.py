@@ -161,6 +161,17 @@ def test_cards_that_the_run_leaves_out_stay_untouched(
         assert [uuid for uuid, more in grown.items() if more is not None and more > STRAY] == []
 
 
+@pytest.mark.spec("multi.card-count")
+def test_every_card_that_was_asked_for_is_there(gpus: tuple[Gpu, ...], evidence: Evidence) -> None:
+    """A card that falls off the bus while a run is on is missed here, if nothing was on it just then."""
+    there = {card.uuid for card in nvml.look().gpus}
+    on_the_bus = {pci.normalized(card.address) for card in pci.cards(nvml.simulated_root() or Path("/"))}
+
+    evidence.measure(asked_for=len(gpus), by_nvml=len(there), on_the_bus=len(on_the_bus))
+    assert [card.uuid for card in gpus if card.uuid not in there] == []
+    assert [card.pci for card in gpus if pci.normalized(card.pci) not in on_the_bus] == []
+
+
 # > CUDA counts the fastest card first, `nvidia-smi` counts by PCI bus
 @pytest.mark.spec("multi.order")
 def test_an_index_means_the_same_card_to_cuda_and_to_nvml(
