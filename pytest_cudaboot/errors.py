@@ -184,3 +184,7 @@ class DeviceCrashError(DeviceError):
 
 class DeviceHangError(DeviceError):
     """A device process did not answer within its budget and was killed."""
+
+
+class NoReferenceError(CudabootError):
+    """An operation is not among those that the float64 interpreter computes."""

@@ -53,7 +53,7 @@ def read_signature(text: str) -> Signature:
 
     :raises SignatureError: there is no such function, or more than one, or its types can not be known.
     """
-    reader = _Reader(text)
+    reader = Reader(text)
     reader.check_brackets()
     start = reader.only_function()
     entry, opening = reader.entry_name(start)
@@ -129,7 +129,7 @@ def _decode(data: bytes) -> str:
     return text
 
 
-class _Reader:
+class Reader:
     """A module's text, with a copy of equal length in which comments and the insides of strings are blank."""
 
     def __init__(self, text: str) -> None:
@@ -258,9 +258,11 @@ class _Reader:
         spans = self.parts(arrow.end() + 1, closing)
         return tuple(self.tensor(begin, end) for begin, end in spans), closing + 1
 
-    def check_body(self, entry: str, at: int) -> None:
+    def check_body(self, entry: str, at: int) -> int:
+        """Where the function's body opens."""
         attributes = _ATTRIBUTES.match(self.bare, at)
         if attributes:
             at = self.closing(attributes.end()) + 1
         if not self.bare[at:].lstrip().startswith("{"):
             raise self.refusal(at, f"@{entry} is declared, and has no body")
+        return self.bare.index("{", at)
