@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
@@ -98,7 +99,10 @@ def through_both(
 # > The results are checked against [`nets/oracle.py`](nets/oracle.py), which computes the same steps in float64, and against
 # > the other lowerer where there is one: per output, within a tolerance for the hardest operation of the net, TF32 on.
 def test_both_lowerers_and_the_oracle_agree(
-    through_both: Callable[..., Both], net: Net, evidence: Evidence
+    through_both: Callable[..., Both],
+    net: Net,
+    evidence: Evidence,
+    look_closer: Callable[..., AbstractContextManager[None]],
 ) -> None:
     graphs = [(graph, graph.inputs(SEED)) for graph in (net.forward, net.step)]
 
@@ -117,9 +121,10 @@ def test_both_lowerers_and_the_oracle_agree(
     )
     judged = [(graph, both.judge(graph, inputs)) for graph, inputs in graphs]
     evidence.note(**{f"{graph.entry}_agreement": agreement.to_json() for graph, agreement in judged})
-    for graph, agreement in judged:
+    for (graph, inputs), (_, agreement) in zip(graphs, judged, strict=True):
         evidence.measure(**{f"{graph.entry}_pair_error": agreement.pair.median})
-        agreement.require()
+        with look_closer(graph, inputs, PAIR if agreement.off == "both" else [agreement.off]):
+            agreement.require()
 
 
 # > they are given what one file of `nets/` says

@@ -6,6 +6,7 @@ import os
 import re
 import signal
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -24,6 +25,8 @@ from pytest_cudaboot.run.worker import WORKER
 
 from .conftest import SHIM, WITHOUT_AUTOTUNING, Trained, cuda_major
 from .nets import convolving_net
+
+LookCloser = Callable[..., AbstractContextManager[None]]
 
 SEED = 20
 ACCURACY = 0.90
@@ -56,19 +59,27 @@ RECIPES = {
 # > The results are checked against [`nets/oracle.py`](nets/oracle.py), which computes the same steps in float64
 @pytest.mark.spec("fast.oracle")
 def test_the_forward_graph_agrees_with_the_oracle(
-    session: Callable[[Path], SessionHandle], lowerer: LowererHandle, net: Net, measure: Callable[..., None]
+    session: Callable[[Path], SessionHandle],
+    lowerer: LowererHandle,
+    net: Net,
+    measure: Callable[..., None],
+    look_closer: LookCloser,
 ) -> None:
-    hold_to_the_oracle(session(net.forward.path), net.forward, lowerer.platform, measure)
+    hold_to_the_oracle(session(net.forward.path), net.forward, lowerer, measure, look_closer)
 
 
 @pytest.mark.spec("fast.oracle")
 def test_the_train_step_agrees_with_the_oracle(
-    session: Callable[[Path], SessionHandle], lowerer: LowererHandle, net: Net, measure: Callable[..., None]
+    session: Callable[[Path], SessionHandle],
+    lowerer: LowererHandle,
+    net: Net,
+    measure: Callable[..., None],
+    look_closer: LookCloser,
 ) -> None:
     """All that is asked of one step is asked of one executable: to compile it again would cost more than the rest."""
     opened = session(net.step.path)
 
-    hold_to_the_oracle(opened, net.step, lowerer.platform, measure)
+    hold_to_the_oracle(opened, net.step, lowerer, measure, look_closer)
     hold_a_rate_of_zero_apart(opened, net.step, lowerer.platform)
     hold_repetition(opened, net.step, lowerer.platform)
     seconds = opened.repeat(net.step.inputs(SEED), RUNS, net.step.updates, -1)["seconds"]
@@ -76,15 +87,20 @@ def test_the_train_step_agrees_with_the_oracle(
 
 
 def hold_to_the_oracle(
-    opened: SessionHandle, graph: Graph, platform: str, measure: Callable[..., None]
+    opened: SessionHandle,
+    graph: Graph,
+    lowerer: LowererHandle,
+    measure: Callable[..., None],
+    look_closer: LookCloser,
 ) -> None:
     """A run against float64, and then what is wrong on purpose: a comparison that accepts that proves nothing."""
     inputs = graph.inputs(SEED)
     got, want = opened.invoke(inputs), graph.oracle(inputs)
-    tolerance = load_tolerances().of(graph.family, platform)
+    tolerance = load_tolerances().of(graph.family, lowerer.platform)
     compared = compare(got, want, tolerance=tolerance, inputs=inputs, updates=graph.updates)
     measure(**{f"{graph.entry}_median_error": compared.median, f"{graph.entry}_p90_error": compared.p90})
-    compared.require()
+    with look_closer(graph, inputs, [lowerer.name]):
+        compared.require()
     require_controls(got, want, tolerance=tolerance, inputs=inputs, updates=graph.updates)
 
 

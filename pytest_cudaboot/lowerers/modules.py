@@ -76,6 +76,10 @@ class Modules:
 
         return self.store.fill(key, make, patience=budget)
 
+    def elsewhere(self, folder: Path) -> Modules:
+        """The same, kept in another folder: for graphs that nobody will ask for again."""
+        return Modules(ModuleStore(folder), self.target, self.name, program=self._program, env=self._env)
+
     def lacking(self, graphs: Iterable[Path]) -> list[str]:
         """Names of the graphs for which nothing is kept."""
         return [graph.name for graph in graphs if not isinstance(self.store.find(self.key(graph)), Stored)]

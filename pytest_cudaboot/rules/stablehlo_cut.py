@@ -103,8 +103,7 @@ class _Printer:
             for name in inputs
             if self._types[name].dtype != "f32"
         ]
-        for op in inside:
-            lines.append(REFERENCE.sub(lambda match: names.get(match.group(), match.group()), op.text))
+        lines += [REFERENCE.sub(lambda match: names.get(match[0], match[0]), op.text) for op in inside]
         returned = []
         for place, name in enumerate(wanted):
             local = names.get(name, name)

@@ -6,7 +6,7 @@ What is not known here has no reference, and that is said; nothing is guessed.
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -76,8 +76,12 @@ def evaluate(op: Operation, operands: Sequence[Values]) -> list[Values]:
     if len(op.types) != 1:
         raise NoReferenceError(f"line {op.line}: {op.name} with {len(op.types)} results")
     compute = _OTHERS.get(op.kind, _elementwise)
-    with np.errstate(all="ignore"):
-        made = compute(op, _spelt(op, operands))
+    try:
+        with np.errstate(all="ignore"):
+            made = compute(op, _spelt(op, operands))
+    except (IndexError, KeyError, TypeError, ValueError) as error:
+        # It is written in a form that is read wrongly here: then it is not known, and must not end a run.
+        raise NoReferenceError(f"line {op.line}: {op.name} is not read: {error}") from error
     made = np.asarray(made, computed(op.types[0]))
     if made.shape != op.types[0].shape:
         raise NoReferenceError(f"line {op.line}: {op.name} was read as of shape {made.shape!r}")
@@ -249,7 +253,7 @@ _OTHERS: dict[str, Compute] = {
     "reduce": _reduce,
     "reduce_window": windows.reduce_window,
     "reshape": lambda op, of: of[0].reshape(op.types[0].shape),
-    "reverse": lambda op, of: np.flip(of[0], _dims(op, "dims", "dimensions")),
+    "reverse": lambda op, of: np.flip(of[0], tuple(_dims(op, "dims", "dimensions"))),
     "select": lambda _, of: np.where(of[0], of[1], of[2]),
     "select_and_scatter": windows.select_and_scatter,
     "slice": _slice,

@@ -18,7 +18,12 @@ if TYPE_CHECKING:
     from pytest_cudaboot.rules.stablehlo_words import Values
 
 BLOCK = 2**23  # values that are unrolled at once
-REDUCERS = {"add": np.add, "maximum": np.maximum, "minimum": np.minimum, "multiply": np.multiply}
+REDUCERS: dict[str, Any] = {
+    "add": np.add,
+    "maximum": np.maximum,
+    "minimum": np.minimum,
+    "multiply": np.multiply,
+}
 REDUCERS |= {"and": np.logical_and, "or": np.logical_or}
 # Chooses a place of a window, by the comparison that keeps the earlier of two.
 _SELECTS = {"GE": np.argmax, "GT": np.argmax, "LE": np.argmin, "LT": np.argmin}

@@ -101,7 +101,7 @@ def _value(word: str, kind: TensorType) -> Any:
         width = np.dtype(FLOATS[kind.dtype]).itemsize
         return float(np.frombuffer(int(word, 16).to_bytes(width, "little"), FLOATS[kind.dtype])[0])
     # What the program says is the rounded number, whatever the digits are.
-    return float(FLOATS.get(kind.dtype, np.float64)(float(word)))
+    return float(np.dtype(FLOATS.get(kind.dtype, np.float64)).type(word))
 
 
 def reducer(op: Operation) -> str:
@@ -111,13 +111,13 @@ def reducer(op: Operation) -> str:
     """
     applied = re.search(r"applies\s+stablehlo\.(\w+)", op.text)
     if applied:
-        return applied[1]
+        return str(applied[1])
     inner = [name for name in re.findall(r"=\s*\"?stablehlo\.(\w+)", op.text) if name != op.kind]
     if len(inner) != 1:
         raise NoReferenceError(
             f"line {op.line}: a reduction by {', '.join(inner) or 'nothing that is read here'}"
         )
-    return inner[0]
+    return str(inner[0])
 
 
 def layout(op: Operation) -> tuple[list[str], list[str], list[str]]:

@@ -201,7 +201,7 @@ def _watch(config: pytest.Config, controller: Controller, environ: Mapping[str, 
 def _register_worker(
     config: pytest.Config, plan: Plan, name: str, environ: MutableMapping[str, str]
 ) -> Worker:
-    from pytest_cudaboot.run import fixtures, iree, iree_build, lean
+    from pytest_cudaboot.run import first_bad, fixtures, iree, iree_build, lean
     from pytest_cudaboot.run.worker import NAME, WORKER, Worker
 
     catalog = load_catalog(Path(plan.catalog)) if plan.catalog else None
@@ -209,6 +209,7 @@ def _register_worker(
     config.stash[WORKER] = worker
     config.pluginmanager.register(worker, NAME)
     config.pluginmanager.register(fixtures, "cudaboot-fixtures")
+    config.pluginmanager.register(first_bad, "cudaboot-first-bad")
     config.pluginmanager.register(iree, "cudaboot-iree")
     config.pluginmanager.register(iree_build, "cudaboot-iree-build")
     config.pluginmanager.register(lean, "cudaboot-lean")

@@ -1,0 +1,159 @@
+"""When a net disagrees, look for its first bad operation, within a budget. It adds evidence and changes no outcome."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from pytest_cudaboot.errors import CudabootError, NumericError
+from pytest_cudaboot.model import CellKey, Json
+from pytest_cudaboot.run.devices import LowererHandle
+from pytest_cudaboot.run.evidence import Evidence
+from pytest_cudaboot.run.items import cell_id
+from pytest_cudaboot.run.nets import Graph
+from pytest_cudaboot.run.worker import WORKER, Worker
+
+if TYPE_CHECKING:
+    from pytest_cudaboot.lowerers.base import Array
+    from pytest_cudaboot.rules.first_bad import Search
+    from pytest_cudaboot.rules.stablehlo_cut import Cut
+
+BROKEN = "broken"  # folder beside the verdict, one inside for each broken cell
+FOLDER = "first-bad"
+BUDGET = 60.0
+MARGIN = 10.0  # of the test's own budget, for the rest of it
+SEARCHES = 2  # of one worker: where everything is off, more of them tell nothing new
+
+
+class NoTimeLeftError(CudabootError):
+    """The search has used up its budget."""
+
+
+class Looker:
+    """Looks for the first bad operation of a graph on one lowerer.
+
+    :param load: has a lowerer load a cut.
+    :param cuts: private folder for the cuts' texts.
+    """
+
+    def __init__(
+        self, load: Callable[[LowererHandle, Path], Any], cuts: Path, *, until: float = float("inf")
+    ) -> None:
+        self._load, self._cuts, self._until = load, cuts, until
+
+    def look(self, handle: LowererHandle, graph: Path, inputs: Sequence[Array]) -> Search:
+        """Where that lowerer is off first.
+
+        :raises CudabootError: the search came to no end.
+        """
+        from pytest_cudaboot.rules.first_bad import find_first_bad
+        from pytest_cudaboot.rules.stablehlo_text import read_function
+
+        function = read_function(graph.read_text(encoding="utf-8"))
+        self._cuts.mkdir(parents=True, exist_ok=True)
+
+        def run(cut: Cut, arrays: Sequence[Array]) -> list[Array]:
+            if time.monotonic() > self._until:
+                raise NoTimeLeftError(f"no more than {BUDGET:g} s are spent on it")
+            path = self._cuts / f"{cut.entry}.mlir"
+            path.write_text(cut.text, encoding="utf-8")
+            session = self._load(handle, path)
+            made: list[Array] = session.invoke(arrays)
+            session.close()
+            return made
+
+        return find_first_bad(function, inputs, run, lowerer=handle.name, platform=handle.platform)
+
+
+@pytest.fixture(scope="session")
+def _searches() -> list[str]:
+    """The entries that this worker has looked at."""
+    return []
+
+
+@pytest.fixture
+def look_closer(
+    request: pytest.FixtureRequest,
+    open_lowerer: Callable[[str], LowererHandle],
+    evidence: Evidence,
+    tmp_path: Path,
+    _cudaboot_cell: CellKey | None,
+    _searches: list[str],
+) -> Callable[[Graph, Sequence[Any], Sequence[str]], AbstractContextManager[None]]:
+    """A context manager for a comparison: where it fails, the first bad operation is looked for, and noted.
+
+    It takes the graph, its inputs, and the names of the lowerers that may be off.
+    """
+    worker: Worker = request.config.stash[WORKER]
+
+    def load(handle: LowererHandle, path: Path) -> Any:
+        if handle.name != "iree":
+            return handle.open_session(path)
+        modules = request.getfixturevalue("modules").elsewhere(tmp_path / "modules")
+        return handle.open_session(modules.of(path, budget=evidence.left).path, source=path)
+
+    def search(graph: Graph, inputs: Sequence[Any], names: Sequence[str]) -> Json:
+        until = time.monotonic() + min(BUDGET, evidence.left - MARGIN)
+        looker = Looker(load, tmp_path / "cuts", until=until)
+        told: Json = {}
+        for name in names:
+            handle = open_lowerer(name)
+            found = looker.look(handle, graph.path, inputs)
+            told = {"graph": graph.entry, "found": found.words}
+            if found.bad is not None:
+                folder = (
+                    broken_folder(Path(worker.plan.out), _cudaboot_cell, evidence.spec) / FOLDER / graph.entry
+                )
+                _write(found, folder, handle, worker)
+                return {**told, **found.bad.to_json(), "folder": str(folder.relative_to(worker.plan.out))}
+        return told
+
+    @contextmanager
+    def looking(graph: Graph, inputs: Sequence[Any], names: Sequence[str]) -> Iterator[None]:
+        try:
+            yield
+        except NumericError:
+            if len(_searches) < SEARCHES:
+                _searches.append(graph.entry)
+                before = dict(evidence.notes)
+                found = _whatever_happens(lambda: search(graph, inputs, names))
+                # What the search opened is not what the test is about.
+                evidence.notes.clear()
+                evidence.note(**before, first_bad=found)
+            raise
+
+    return looking
+
+
+def broken_folder(out: Path, cell: CellKey | None, spec: str | None) -> Path:
+    """Where the evidence of a broken cell lies."""
+    parts = [part for part in (spec, cell_id(cell) if cell else None) if part]
+    return out / BROKEN / ("-".join(parts) or "no-spec")
+
+
+def _whatever_happens(search: Callable[[], Json]) -> Json:
+    """The search's answer, or why it has none: the test has failed already, and for a better reason."""
+    try:
+        return search()
+    except (CudabootError, MemoryError, OSError) as error:
+        return {"found": f"nothing: {str(error).partition(chr(10))[0] or type(error).__name__}"}
+
+
+def _write(found: Search, folder: Path, handle: LowererHandle, worker: Worker) -> None:
+    from pytest_cudaboot.run.reproducer import versions_of, write_reproducer
+
+    assert found.bad is not None  # noqa: S101, the caller has looked
+    versions = versions_of(handle.facts)
+    plugin, compiler = worker.plan.plugin_facts, worker.plan.iree.compiler_facts
+    if handle.name == "xla" and plugin.get("distribution"):
+        versions["package"] = f"{plugin['distribution']} {plugin.get('version')}"
+    if handle.name == "iree" and compiler.get("version"):
+        versions["iree-base-compiler"] = str(compiler["version"])
+    if worker.gpu is not None:
+        versions["card"] = worker.gpu.name
+    write_reproducer(found.bad, folder, versions=versions, platform=handle.platform)
