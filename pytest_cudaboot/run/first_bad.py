@@ -20,7 +20,7 @@ from pytest_cudaboot.run.worker import WORKER, Worker
 
 if TYPE_CHECKING:
     from pytest_cudaboot.lowerers.base import Array
-    from pytest_cudaboot.rules.first_bad import Search
+    from pytest_cudaboot.rules.first_bad_facts import Search
     from pytest_cudaboot.rules.stablehlo_cut import Cut
 
 BROKEN = "broken"  # folder beside the verdict, one inside for each broken cell

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from pytest_cudaboot.model import Json
 
 if TYPE_CHECKING:
-    from pytest_cudaboot.rules.first_bad import FirstBad
+    from pytest_cudaboot.rules.first_bad_facts import FirstBad
 
 ENTRY = "module"
 _CHECK = '''\
@@ -75,14 +75,21 @@ def versions_of(facts: Json) -> dict[str, str]:
         "PJRT C API": ".".join(map(str, said["api"])) if said.get("api") else None,
         "IREE runtime": said.get("version"),
         "IREE commit": said.get("commit"),
-        "devices": ", ".join(sorted({_device(one) for one in said.get("devices") or ()})) or None,
+        "device": said.get("device_kind") or _devices(said.get("devices")),
+        "CUDA that the driver supports": said.get("cuda_driver"),
+        **{f"plugin's {name}": value for name, value in (said.get("attributes") or {}).items()},
     }
     return {name: _without_paths(str(value)) for name, value in told.items() if value}
 
 
-def _device(one: object) -> str:
-    """By its model; its UUID says which card it is, and that is nobody's business upstream."""
-    return str(one.get("kind") or one.get("name") or "") if isinstance(one, dict) else str(one)
+def _devices(devices: object) -> str | None:
+    """By their models; a UUID says which card it is, and that is nobody's business upstream."""
+    names = (
+        {str(one.get("name")) for one in devices if isinstance(one, dict)}
+        if isinstance(devices, list)
+        else ()
+    )
+    return ", ".join(sorted(names)) or None
 
 
 def _without_paths(text: str) -> str:

@@ -37,9 +37,9 @@ def single(text: str, *arguments: str) -> Operation:
     return read_function(function).operations[0]
 
 
-def made(text: str, *operands: Values) -> list[object]:
+def made(text: str, *operands: Values) -> object:
     kinds = ["x".join([*map(str, one.shape), "f32"]) for one in operands]
-    listed: list[object] = evaluate(single(text, *kinds), operands)[0].tolist()
+    listed: object = evaluate(single(text, *kinds), operands)[0].tolist()
     return listed
 
 
