@@ -11,6 +11,7 @@ from pytest_cudaboot.rules.cells import Graph, Readiness, settle
 from pytest_cudaboot.rules.timetable import Job
 from pytest_cudaboot.run.items import Task
 from pytest_cudaboot.run.ledger import Results
+from pytest_cudaboot.run.opinions import Opinions
 
 
 class CellBoard:
@@ -18,10 +19,11 @@ class CellBoard:
 
     :param tasks: what it takes to run each item.
     :param tell: hears of each test that is sent to a worker or stopped for good.
+    :param panel: who is asked for second opinions.
     :param waived: what a waiver covers lets what needs it go on, whatever became of it.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - the parts of a run that it brings together
         self,
         catalog: Catalog | None,
         cells: Collection[CellKey],
@@ -30,6 +32,7 @@ class CellBoard:
         *,
         tell: Callable[[StartRecord | BlockedRecord], None],
         results: Results,
+        panel: Opinions,
         waived: Collection[CellKey] = (),
     ) -> None:
         self._specs = catalog.specs if catalog is not None else {}
@@ -37,6 +40,7 @@ class CellBoard:
         self._tasks = tasks
         self._tell = tell
         self._results = results
+        self.panel = panel
         self._waived = frozenset(waived)
         self._nodeids = [item.nodeid for item in items]
         self._cells = [self._cell(item) for item in items]
@@ -82,7 +86,8 @@ class CellBoard:
     def impossible(self, index: int, reason: str) -> None:
         self._stop(index, BlockedRecord(nodeid=self._nodeids[index], by=None, reason=reason))
 
-    def sent(self, index: int, worker: str) -> None:
+    def sent(self, index: int, worker: str, lane: str) -> None:
+        self.panel.ran(index, lane)
         self._tell(StartRecord(nodeid=self._nodeids[index], worker=worker))
 
     def closed(self, index: int) -> None:

@@ -39,6 +39,7 @@ from pytest_cudaboot.run.interrupts import Interrupts
 from pytest_cudaboot.run.items import Collection, read_facts
 from pytest_cudaboot.run.ledger import Ledger, Results, problem_of
 from pytest_cudaboot.run.memory import Memory
+from pytest_cudaboot.run.panel import Watchdog, panel_of
 from pytest_cudaboot.run.plan import Plan
 from pytest_cudaboot.run.prepare import CATALOG
 
@@ -79,10 +80,11 @@ class Controller:
         self.skipped_modules = 0
         self.broken_modules = 0
         self.finished = False
-        self.heartbeat = Heartbeat(self._say)
+        self.heartbeat = Heartbeat(self.say)
         self.interrupts = Interrupts()
         self.on_start: list[Callable[[StartRecord], None]] = []
         self.hardware: Hardware | None = None
+        self.watchdog: Watchdog | None = None
 
     # -- before ------------------------------------------------------------------------------------------------
 
@@ -105,7 +107,7 @@ class Controller:
             self.run = replace(self.run, box={**self.run.box, **self.hardware.start()})
         self.ledger.add(self.run, PlanRecord(cells=self.plan.cells))
         if self.problem:
-            self._problem(Ruling.ENVIRONMENT, self.problem)
+            self.problem_found(Ruling.ENVIRONMENT, self.problem)
         self.interrupts.install()
         self.heartbeat.start()
 
@@ -131,6 +133,7 @@ class Controller:
             self.durations.expect(items, collection.tasks),
             tell=self._tell,
             results=self.results,
+            panel=panel_of(self, collection),
             waived=self.waived,
         )
         return self.board
@@ -149,7 +152,7 @@ class Controller:
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         if reason := problem_of(report):
-            self._problem(Ruling.ENVIRONMENT, reason)
+            self.problem_found(Ruling.ENVIRONMENT, reason)
         node = getattr(report, "node", None)
         result = self.results.take(report, node.gateway.id if node is not None else None)
         if result is not None:
@@ -170,16 +173,16 @@ class Controller:
         where = report.nodeid or "the collection"
         if report.failed:
             self.broken_modules += 1
-            self._problem(
+            self.problem_found(
                 Ruling.INCOMPLETE, f"{where} could not be collected: {last_words(report.longreprtext)}"
             )
         elif report.skipped:
             self.skipped_modules += 1
-            self._problem(Ruling.INCOMPLETE, f"{where} was skipped as a whole: {_why_skipped(report)}")
+            self.problem_found(Ruling.INCOMPLETE, f"{where} was skipped as a whole: {_why_skipped(report)}")
 
     def pytest_internalerror(self, excrepr: Any) -> None:
         self.interrupted = "internal"
-        self._problem(Ruling.INCOMPLETE, f"internal error: {last_words(str(excrepr))}")
+        self.problem_found(Ruling.INCOMPLETE, f"internal error: {last_words(str(excrepr))}")
 
     def pytest_keyboard_interrupt(self, excinfo: pytest.ExceptionInfo[BaseException]) -> None:
         # xdist and pytest stop a run with a KeyboardInterrupt of their own.
@@ -195,25 +198,28 @@ class Controller:
 
     def incomplete(self, words: str) -> None:
         """Something kept the run from being whole."""
-        self._problem(Ruling.INCOMPLETE, words)
+        self.problem_found(Ruling.INCOMPLETE, words)
 
     def _hold_against(self, catalog: Catalog, collection: Collection) -> None:
         """What a selection left out is a hole; what a whole collection lacks is missing from the suite."""
         if collection.deselected:
-            self._problem(Ruling.INCOMPLETE, f"left out by a selection: {', '.join(collection.deselected)}")
+            self.problem_found(
+                Ruling.INCOMPLETE, f"left out by a selection: {', '.join(collection.deselected)}"
+            )
         if self.plan.partial:
-            self._problem(Ruling.INCOMPLETE, self.plan.partial)
+            self.problem_found(Ruling.INCOMPLETE, self.plan.partial)
         elif not (collection.deselected or self.skipped_modules or self.broken_modules):
             problems = bind_problems(catalog, collection.items, self.run.scope_in, collection.outside)
             self._refuse([*problems, *_orphans(catalog, self.plan)])
 
-    def _problem(self, ruling: Ruling, words: str) -> None:
+    def problem_found(self, ruling: Ruling, words: str) -> None:
+        """Something beside the tests went wrong."""
         self.ledger.add(ProblemRecord(ruling=ruling, reason=short(words)))
 
     def _refuse(self, problems: Sequence[str]) -> None:
         if problems:
             words = "suite and catalogue do not fit: " + "; ".join(problems)
-            self._problem(Ruling.INCOMPLETE, words)
+            self.problem_found(Ruling.INCOMPLETE, words)
             raise pytest.UsageError(words)
 
     def _tell(self, record: StartRecord | BlockedRecord) -> None:
@@ -223,9 +229,10 @@ class Controller:
             for hear in self.on_start:
                 hear(record)
         elif self.config.option.verbose > 0:
-            self._say(f"{record.nodeid} {'BLOCKED' if record.by else 'NOT RUN'} ({record.reason})")
+            self.say(f"{record.nodeid} {'BLOCKED' if record.by else 'NOT RUN'} ({record.reason})")
 
-    def _say(self, line: str) -> None:
+    def say(self, line: str) -> None:
+        """A line on the terminal, where there is one."""
         reporter = self.config.pluginmanager.getplugin("terminalreporter")
         if reporter is not None:
             reporter.write_line(line)
@@ -264,14 +271,14 @@ class Controller:
             self.hardware.stop()
         results = self.results.done.values()
         if words := self.durations.learn(results) or self.memory.learn(results):
-            self._say(f"cudaboot: {words}")
+            self.say(f"cudaboot: {words}")
         try:
             self.ledger.add(EndRecord(finished=_now(), interrupted=self.interrupted))
             self.ledger.close()
             return self._judge(exitstatus)
         except (OSError, UsageError) as error:
             words = f"no verdict could be written: {error}"
-            self._say(f"cudaboot: {words}")
+            self.say(f"cudaboot: {words}")
             self.claim.refuse(words, int(pytest.ExitCode.INTERNAL_ERROR))
             return pytest.ExitCode.INTERNAL_ERROR
         finally:

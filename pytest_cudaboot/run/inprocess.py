@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
 
 import pytest
 
@@ -49,13 +49,28 @@ class InProcess:
         if self.aside is not None and board.lane(place) != HOST:
             board.impossible(place, self.aside)
             return _passed_over(item, nextitem)
-        board.sent(place, self.worker.name)
+        board.sent(place, self.worker.name, self.worker.lane)
         return None
 
     @pytest.hookimpl(trylast=True)
     def pytest_runtest_logfinish(self, nodeid: str) -> None:
         if self.controller.board is not None:
             self.controller.board.closed(self.places[nodeid])
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtestloop(self, session: pytest.Session) -> Generator[None, object, object]:
+        """All tests have ended: some are run again, but not before the eyes of a debugger."""
+        ran = yield
+        option, board = session.config.option, self.controller.board
+        stopped = session.shouldstop or session.shouldfail or option.usepdb or option.trace
+        here = (
+            {self.worker.lane: self.worker.name} if self.worker.gpu is not None and self.aside is None else {}
+        )
+        while board is not None and not stopped and (questions := board.panel.ask(here, here)):
+            for question in questions:
+                self.worker.again(session.items[question.index], None, question.number)
+                board.panel.answered(question.number, here)
+        return ran
 
 
 def _passed_over(item: pytest.Item, nextitem: pytest.Item | None) -> bool:

@@ -21,12 +21,14 @@ from pytest_cudaboot.rules.dispatch import Move
 from pytest_cudaboot.rules.timetable import Job, Lane
 from pytest_cudaboot.run.lanes import CARD, HOST, LANE_VARIABLE
 from pytest_cudaboot.run.prepare import RESTARTS_PER_WORKER
-from pytest_cudaboot.run.seams import Board, Device
+from pytest_cudaboot.run.seams import Board, Device, Panel
 from pytest_cudaboot.run.traffic import Traffic
 
 LEAVE = (
     -1
 )  # in the place of an item: leave your card to a gang, and say so as if it were an item that has ended
+
+AGAIN = -2  # and below, in the place of an item: the questions, from the first one on
 
 
 class Lanes(LoadScheduling):  # type: ignore[misc]
@@ -64,7 +66,8 @@ class Lanes(LoadScheduling):  # type: ignore[misc]
         """The stock property calls a run finished while an item is still under way."""
         if self._board is None:
             return not self._places()
-        return not (self.pending or self._traffic.under_way or any(self.node2pending.values()))
+        busy = self.pending or self._traffic.under_way or any(self.node2pending.values())
+        return not (busy or self._board.panel.open)
 
     def schedule(self) -> None:
         """Begin, or go on after a replacement has collected."""
@@ -94,6 +97,10 @@ class Lanes(LoadScheduling):  # type: ignore[misc]
         self.node2pending[node].remove(item_index)
         if item_index == LEAVE:
             self._left(name_of(node))
+        elif item_index <= AGAIN and self._board is not None:
+            aside = self._board.panel.answered(AGAIN - item_index, self._cards())
+            for lane, why in aside.items():
+                self.set_aside(lane, f"{lane} is set aside: {why}")
         elif self._board is not None:
             self._board.closed(item_index)
             self._traffic.end(item_index)
@@ -110,7 +117,10 @@ class Lanes(LoadScheduling):  # type: ignore[misc]
             self.pending.append(gang)
         if LEAVE in sent:  # what it had on the card dies with it; whoever comes next waits until that is so
             self._left(name)
-        self._crashed += [index for index in sent if index != LEAVE]
+        for token in [token for token in sent if token <= AGAIN]:
+            assert self._board is not None  # noqa: S101 - it has asked
+            self._board.panel.lost(AGAIN - token, self._cards())
+        self._crashed += [index for index in sent if index >= 0]
         if not self._crashed:
             self._dispatch()
         return self.collection[self._crashed[-1]] if self._crashed and self.collection else None
@@ -144,6 +154,18 @@ class Lanes(LoadScheduling):  # type: ignore[misc]
         for move in self._traffic.moves(self._lanes(), self.pending):
             if not board.waits(move.job):
                 self._begin(move)
+        if not (self.pending or self._traffic.under_way):
+            self._ask(board.panel)
+
+    def _ask(self, panel: Panel) -> None:
+        """All tests have ended: some are run again, for a second opinion."""
+        idle = [node for node, sent in self.node2pending.items() if not sent and self._ready(node)]
+        ready = {name_of(node): node for node in idle}
+        workers = {name: node.gateway.id for name, node in ready.items()}
+        for question in panel.ask(workers, self._cards()):
+            node = ready[question.lane]
+            self.node2pending[node].append(AGAIN - question.number)
+            node.send_runtest_some([(question.index, [], question.number)])
 
     def _begin(self, move: Move) -> None:
         """Send an item; for a gang have the partners leave their cards first."""
@@ -169,7 +191,7 @@ class Lanes(LoadScheduling):  # type: ignore[misc]
         node = self._node(lanes[0])
         assert node is not None and self._board is not None  # noqa: S101, PT018 - a lead that died dissolved its gang
         self.node2pending[node].append(index)
-        self._board.sent(index, node.gateway.id)
+        self._board.sent(index, node.gateway.id, lanes[0])
         node.send_runtest_some([index if len(lanes) == 1 else (index, list(lanes))])
 
     # -- lanes and places --------------------------------------------------------------------------------------
@@ -192,6 +214,10 @@ class Lanes(LoadScheduling):  # type: ignore[misc]
     def _places(self) -> list[Any]:
         """By xdist's specs, not by the nodes alive: the replacement of a crashed worker is on its way."""
         return [spec for spec in self._session.nodemanager.specs if id(spec) not in self._given_up]
+
+    def _cards(self) -> list[str]:
+        """The cards that have a worker, or will have one."""
+        return [lane for lane in map(lane_of, self._places()) if lane != HOST]
 
     def _never(self, job: Job) -> str | None:
         """Why a job can not be had in this run, or None."""
@@ -274,17 +300,20 @@ def run_without_lookahead(config: pytest.Config, session: pytest.Session, device
 
     def run_one_test() -> None:
         order = interactor.nextitem_index
-        index, cards = (order, ()) if isinstance(order, int) else order
+        index, cards, *numbers = (order, ()) if isinstance(order, int) else order
+        told = AGAIN - numbers[0] if numbers else index
         interactor.item_index = index
         started = time.perf_counter()
         if index == LEAVE:
             device.leave()
+        elif numbers:
+            device.again(session.items[index], session, numbers[0])
         else:
             device.hold(cards)
             config.hook.pytest_runtest_protocol(item=session.items[index], nextitem=session)
             device.hold(())
         took = time.perf_counter() - started
-        interactor.sendevent("runtest_protocol_complete", item_index=index, duration=took)
+        interactor.sendevent("runtest_protocol_complete", item_index=told, duration=took)
         interactor.nextitem_index = interactor.torun.get()
 
     interactor.run_one_test = run_one_test

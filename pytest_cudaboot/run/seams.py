@@ -2,14 +2,54 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Protocol
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
 
+from pytest_cudaboot.model import CellKey, Place
 from pytest_cudaboot.rules.timetable import Job
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Question:
+    """A test that is to be run again.
+
+    :param lane: the card that it is to run on.
+    :param seconds: what it took before.
+    """
+
+    number: int
+    index: int
+    nodeid: str
+    cell: CellKey
+    place: Place
+    lane: str
+    seconds: float
+
+
+class Panel(Protocol):
+    """Who knows which tests are to be run again once all have ended."""
+
+    @property
+    def open(self) -> bool:
+        """Whether something was asked, or is to be, that has no answer."""
+
+    def ask(self, ready: Mapping[str, str], lanes: Collection[str]) -> list[Question]:
+        """What goes now: cards whose worker is idle, with that worker, and all cards that have one or will."""
+
+    def answered(self, number: int, lanes: Collection[str]) -> Mapping[str, str]:
+        """A test has been run again; the cards that were set aside meanwhile, and why."""
+
+    def lost(self, number: int, lanes: Collection[str]) -> None:
+        """Its worker died of it."""
 
 
 class Board(Protocol):
     """What the scheduler asks about items; indices are positions in the collection."""
+
+    @property
+    def panel(self) -> Panel:
+        """Who is asked for second opinions."""
 
     def jobs(self) -> list[Job]:
         """The items as the dispatch sees them."""
@@ -23,8 +63,8 @@ class Board(Protocol):
     def impossible(self, index: int, reason: str) -> None:
         """Record that the item can not be had in this run."""
 
-    def sent(self, index: int, worker: str) -> None:
-        """The item is on its way to a worker."""
+    def sent(self, index: int, worker: str, lane: str) -> None:
+        """The item is on its way to a worker; the lane is a card's UUID, where it has one."""
 
     def closed(self, index: int) -> None:
         """The item has ended, one way or another."""
@@ -38,3 +78,6 @@ class Device(Protocol):
 
     def leave(self) -> None:
         """Be done with whatever card it has."""
+
+    def again(self, item: Any, nextitem: Any, number: int) -> None:
+        """Run a test again in a fresh device process, and leave what came of it under that number."""

@@ -195,6 +195,7 @@ def _watch(config: pytest.Config, controller: Controller, environ: Mapping[str, 
         environ=environ,
     )
     controller.on_start.append(watchdog.sent)
+    controller.watchdog = watchdog
     config.pluginmanager.register(watchdog, "cudaboot-watchdog")
 
 

@@ -119,6 +119,19 @@ class Watchdog:
         """A worker begins a test as soon as it is sent."""
         self._begin(record.worker, "setup", self._fixtures, record.nodeid)
 
+    def again(self, worker: str, nodeid: str) -> None:
+        """It runs a test again, and reports none of its phases."""
+        self._begin(worker, "second run", self._budget(nodeid) + 2 * self._fixtures, nodeid)
+
+    def ended(self, worker: str) -> None:
+        """It has run it."""
+        self._begin(worker, "waiting", None)
+
+    def hung(self, worker: str) -> str | None:
+        """Why a worker that is dead was killed, or None if it died of something else."""
+        watched = self._dead.get(worker)
+        return f"{watched.facts['hang']}; its worker was killed" if watched and watched.facts else None
+
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         node = getattr(report, "node", None)  # xdist has put it on each report of a worker

@@ -100,6 +100,7 @@ class Worker:
         named = cells.spec_of(item)
         item.stash[KEY] = Evidence(deadline=0.0, spec=named[0] if named else None, nodeid=item.nodeid)
         item.stash[KEY].allow(FIXTURES)
+        item.stash[PROBED] = False
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_call(self, item: pytest.Item) -> None:
@@ -166,6 +167,15 @@ class Worker:
     def leave(self) -> None:
         """Have nothing on any card."""
         self.devices.leave()
+
+    def again(self, item: pytest.Item, nextitem: object, number: int) -> None:
+        """Run a test again in a fresh device process, for a second opinion."""
+        from pytest_cudaboot.run.again import run_again, write_again
+
+        self.leave()
+        again = run_again(item, cells.record_of(item), nextitem, self.name)
+        self.leave()
+        write_again(Path(self.plan.workdir), number, again)
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_sessionfinish(self) -> None:

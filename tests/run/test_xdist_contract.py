@@ -8,6 +8,7 @@ from importlib.metadata import requires, version
 
 import execnet
 import pytest
+from _pytest import runner
 from packaging.requirements import Requirement
 from xdist import dsession, remote, workermanage
 from xdist.scheduler import LoadScheduling
@@ -81,10 +82,10 @@ def test_the_session_asks_one_method_to_replace_a_worker() -> None:
 
 
 def test_an_order_may_be_anything_that_execnet_carries() -> None:
-    """A gang's item travels with its cards, and a partner is told to leave by a number that is no item."""
+    """A gang's item travels with its cards, one that is run again with the question's number; others are no items."""
     assert "self.torun.put(i)" in inspect.getsource(remote.WorkerInteractor.handle_command)
-    sent = execnet.loads(execnet.dumps({"indices": [(3, ["GPU-a", "GPU-b"]), scheduler.LEAVE]}))
-    assert sent == {"indices": [(3, ["GPU-a", "GPU-b"]), -1]}
+    sent = execnet.loads(execnet.dumps({"indices": [(3, ["GPU-a", "GPU-b"]), (3, [], 0), scheduler.LEAVE]}))
+    assert sent == {"indices": [(3, ["GPU-a", "GPU-b"]), (3, [], 0), -1]}
     complete = inspect.getsource(dsession.DSession.worker_runtest_protocol_complete)
     assert "self.sched.mark_test_complete(node, item_index, duration)" in complete
 
@@ -109,6 +110,11 @@ def test_the_workers_loop() -> None:
     assert "self.run_one_test()" in inspect.getsource(remote.WorkerInteractor.pytest_runtestloop)
     assert "Marker.SHUTDOWN" in inspect.getsource(remote.WorkerInteractor.pytest_runtestloop)
     assert "PYTEST_XDIST_WORKER" in inspect.getsource(remote)
+
+
+def test_pytest_runs_a_test_without_reporting_it() -> None:
+    assert parameters(runner.runtestprotocol) == ["item", "log", "nextitem"]
+    assert "_initrequest" in inspect.getsource(runner.runtestprotocol)  # an item may be run more than once
 
 
 def test_what_a_watchdog_asks() -> None:

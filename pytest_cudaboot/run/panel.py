@@ -1,0 +1,73 @@
+"""Second opinions of one run, told to its ledger, its terminal, its heartbeat and its watchdog."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol
+
+from pytest_cudaboot.model import AttemptRecord, Ruling, Status
+from pytest_cudaboot.run.opinions import Asked, Opinions, Watchers
+
+if TYPE_CHECKING:
+    from pytest_cudaboot.run.controller import Controller
+    from pytest_cudaboot.run.items import Collection
+
+
+class Watchdog(Protocol):
+    """Who ends workers that hang; there is none where there are no workers."""
+
+    def again(self, worker: str, nodeid: str) -> None:
+        """It runs a test again."""
+
+    def ended(self, worker: str) -> None:
+        """It has run it."""
+
+    def hung(self, worker: str) -> str | None:
+        """Why a dead worker was killed, or None."""
+
+
+def panel_of(controller: Controller, collection: Collection) -> Opinions:
+    """Whoever decides what is run again."""
+    asked = Asked(
+        catalog=controller.catalog,
+        items=collection.items,
+        tasks=collection.tasks,
+        gpus=controller.plan.gpus,
+        results=controller.results.done,
+        waived=controller.waived,
+    )
+    return Opinions(asked, _watchers(controller), folder=Path(controller.plan.workdir))
+
+
+def _watchers(controller: Controller) -> Watchers:
+    def add(attempt: AttemptRecord) -> None:
+        controller.ledger.add(attempt)
+        controller.say(f"cudaboot: {_told(attempt)}")
+
+    def begun(worker: str, nodeid: str) -> None:
+        controller.heartbeat.begin(nodeid)
+        if controller.watchdog is not None:
+            controller.watchdog.again(worker, nodeid)
+
+    def ended(worker: str, nodeid: str) -> None:
+        controller.heartbeat.end(nodeid)
+        if controller.watchdog is not None:
+            controller.watchdog.ended(worker)
+
+    def hung(worker: str) -> str | None:
+        return controller.watchdog.hung(worker) if controller.watchdog is not None else None
+
+    return Watchers(
+        add=add,
+        begun=begun,
+        ended=ended,
+        hung=hung,
+        problem=lambda words: controller.problem_found(Ruling.ENVIRONMENT, words),
+    )
+
+
+def _told(attempt: AttemptRecord) -> str:
+    if attempt.status is Status.SKIPPED:
+        return f"{attempt.nodeid} is not run again on {attempt.card[:12]}: {attempt.reason}"
+    word = "holds" if attempt.status is Status.PASSED else f"fails ({attempt.cause or attempt.status})"
+    return f"{attempt.nodeid}, run again on {attempt.card[:12]}, {word}"

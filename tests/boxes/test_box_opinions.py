@@ -1,0 +1,156 @@
+"""Second opinions on simulated boxes: a failure of the toolchain's, of a card's, of nobody's, and with one card."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from fixtures.boxes import replay
+from pytest_cudaboot.rules.catalog import load_catalog
+from pytest_cudaboot.rules.ledger_lines import read_ledger
+from pytest_cudaboot.rules.verdict import judge
+from tests.boxes.box import BOXES, BoxGate, Done, steps
+from tests.run.gate import Json
+
+TESTS = """
+import os, signal
+from pathlib import Path
+import pytest
+from pytest_cudaboot.errors import NumericError
+
+def first(name):
+    mark = Path(__file__).with_name(name)
+    was = mark.exists()
+    mark.touch()
+    return not was
+
+@pytest.mark.spec("a.toolchain")
+def test_toolchain(lowerer):
+    with Path(__file__).with_name("pids").open("a") as log:
+        log.write(f"{lowerer.call('prove')[0]} {lowerer._process.pid}\\n")
+    raise NumericError("far off")
+
+@pytest.mark.spec("a.card")
+def test_card(lowerer):
+    here, bad = lowerer.call("prove")[0], Path(__file__).with_name("bad")
+    if not bad.exists():
+        bad.write_text(here)
+    assert here != bad.read_text(), "this card"
+
+@pytest.mark.spec("a.each")
+def test_each(lowerer):
+    assert lowerer.call("prove") != [os.environ["BAD_CARD"]], "this card"
+
+@pytest.mark.spec("a.flaky")
+def test_flaky(lowerer):
+    lowerer.call("prove")
+    assert not first("flaky"), "the first time"
+
+@pytest.mark.spec("a.worker")
+def test_worker(lowerer):
+    lowerer.call("prove")
+    os.kill(os.getpid(), signal.SIGKILL)
+
+@pytest.mark.spec("a.host")
+def test_host(measure):
+    measure(figure=1)
+    assert not first("host"), "never asked again"
+
+@pytest.mark.spec("a.claim")
+def test_claim(lowerer):
+    lowerer.call("prove")
+    assert not first("claim"), "never asked again"
+"""
+CLAIM = '\n[a.claim]\nkind = "claim"\ntitle = "T"\nheading = "H"\non = "any"\nlowerers = ["xla"]\n'
+EXECUTING = ("toolchain", "card", "flaky", "worker")
+CATALOG = steps(**dict.fromkeys(EXECUTING, "any xla"), each="each xla", host="host") + CLAIM
+
+
+def put_on(gate: BoxGate, cards: int) -> BoxGate:
+    box = replay.read(BOXES / "invented-eight.box")
+    box = replace(box, cards=box.cards[:cards])
+    gate.on(box, BAD_CARD=box.cards[0].uuid)
+    return gate
+
+
+@pytest.fixture(scope="module")
+def two(tmp_path_factory: pytest.TempPathFactory, libraries: Path) -> tuple[BoxGate, Done]:
+    """One run on two cards of a kind, for all that is said of it."""
+    gate = put_on(BoxGate(tmp_path_factory.mktemp("two"), libraries), 2).suite(TESTS, CATALOG)
+    return gate, gate.ran("--junitxml", "junit.xml", gpus="all")
+
+
+def broken(gate: BoxGate) -> dict[str, Json]:
+    return {cell["spec"][2:]: cell for cell in gate.verdict["cells"] if cell["outcome"] == "broken"}
+
+
+def said(cell: Json) -> list[tuple[str, str]]:
+    return [(one["place"], one["status"]) for one in cell["evidence"].get("attempts", ())]
+
+
+def test_whom_to_blame_on_two_cards(two: tuple[BoxGate, Done]) -> None:
+    cells = broken(two[0])
+
+    assert {name: (cell["blame"], cell["attempts"]) for name, cell in cells.items()} == {
+        "toolchain": ("toolchain", 3),
+        "card": ("card", 3),
+        "each": ("card", 2),
+        "flaky": ("flaky", 2),
+        "worker": ("toolchain", 3),
+        "host": ("toolchain", 1),
+        "claim": ("undecidable", 1),
+    }
+    assert said(cells["card"]) == [("first", "failed"), ("same", "failed"), ("sibling", "passed")]
+    assert said(cells["each"]) == [("first", "failed"), ("same", "failed")]
+    assert said(cells["flaky"]) == [("first", "failed"), ("same", "passed")]
+    assert said(cells["worker"]) == [("first", "crashed"), ("same", "crashed"), ("sibling", "crashed")]
+    assert two[0].verdict["verdict"] == "reject"
+
+
+def test_each_attempt_has_a_device_process_of_its_own(two: tuple[BoxGate, Done]) -> None:
+    runs = [line.split() for line in (two[0].path / "pids").read_text().splitlines()]
+
+    first, same, sibling = (card for card, _ in runs)
+    assert first == same != sibling
+    assert len({pid for _, pid in runs}) == len(runs)
+
+
+def test_pytest_counts_each_test_once(two: tuple[BoxGate, Done]) -> None:
+    gate, done = two
+    junit = (gate.path / "junit.xml").read_text()
+
+    assert "7 failed, 1 passed" in done.stdout  # six failures, a worker's death, and the other card
+    assert len(re.findall("<testcase ", junit)) == 8
+    assert f"test_suite.py::test_flaky[xla], run again on {gate.uuid(0)[:6]}" in done.stdout
+    assert len(gate.records("result")) == 8
+
+
+def test_a_replay_judges_to_the_same_words(two: tuple[BoxGate, Done]) -> None:
+    gate = two[0]
+    lines = (gate.out / "ledger.jsonl").read_text().splitlines()
+
+    assert judge(load_catalog(gate.path / "catalog.toml"), read_ledger(lines)) == gate.verdict
+
+
+@pytest.mark.parametrize("words", [(), ("-n", "0")], ids=["workers", "in-process"])
+def test_with_one_card_it_is_undecidable_or_luck(gate: BoxGate, words: tuple[str, ...]) -> None:
+    put_on(gate, 1).suite(TESTS, CATALOG)
+    done = gate.ran(*words, "-k", "toolchain or flaky or each", gpus="all")
+
+    assert {name: (cell["blame"], cell["attempts"]) for name, cell in broken(gate).items()} == {
+        "toolchain": ("undecidable", 2),
+        "each": ("undecidable", 2),
+        "flaky": ("flaky", 2),
+    }
+    assert (done.returncode, "3 failed" in done.stdout) == (1, True)
+
+
+def test_nobody_is_asked_after_a_stop(gate: BoxGate) -> None:
+    put_on(gate, 1).suite(TESTS, CATALOG)
+    done = gate.ran("-x", "-k", "toolchain", gpus="all")
+
+    assert [cell["attempts"] for cell in broken(gate).values()] == [1]
+    assert "run again" not in done.stdout
