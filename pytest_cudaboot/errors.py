@@ -188,3 +188,7 @@ class DeviceHangError(DeviceError):
 
 class NoReferenceError(CudabootError):
     """An operation is not among those that the float64 interpreter computes."""
+
+
+class NoTimeLeftError(CudabootError):
+    """What is looked for beside a test has used up its own budget."""

@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from pytest_cudaboot.errors import NoReferenceError
+from pytest_cudaboot.errors import NoReferenceError, NoTimeLeftError
 from pytest_cudaboot.rules.first_bad_facts import FirstBad, Search, Trial, far_off, largest_error
 from pytest_cudaboot.rules.stablehlo_cut import Cut, around, carried, cut
-from pytest_cudaboot.rules.stablehlo_eval import SUMS, evaluate, rounding_scale
+from pytest_cudaboot.rules.stablehlo_eval import evaluate, rounding_scale
 from pytest_cudaboot.rules.stablehlo_words import computed
 
 if TYPE_CHECKING:
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 MOST_VALUES, MOST_ELEMENTS = 64, 2**26
 # Of one operation, in the size in which its rounding is counted: float32 in any order, and products of ten bits (TF32).
 ROUNDING, PRODUCTS = 5e-5, 3e-3
+PRODUCTS_OF = ("dot_general", "dot", "convolution")
 # Of several operations together, in units of the result's root mean square: rounding that adds up.
 TOGETHER = {"cpu": 1e-3, "cuda": 5e-2}
 TIE = 1e-5  # nearer than this, as a share of both, two values may compare either way
@@ -53,8 +54,11 @@ def find_first_bad(
     :param platform: `cpu`, or `cuda`, whose products may be of ten bits.
     """
     finder = _Finder(function, inputs, run, lowerer=lowerer, platform=platform, peer=peer)
-    bad = finder.apart() or finder.hidden()
-    return Search(bad=bad, checked=finder.checked, without=tuple(finder.without))
+    try:
+        bad, cut_short = finder.apart() or finder.hidden(), None
+    except NoTimeLeftError as error:
+        bad, cut_short = None, str(error)
+    return Search(bad=bad, checked=finder.checked, without=tuple(finder.without), cut_short=cut_short)
 
 
 class _Finder:
@@ -144,7 +148,7 @@ class _Finder:
         return largest_error(seen, wanted, scale)
 
     def _tolerance(self, op: Operation) -> float:
-        return PRODUCTS if self.platform == "cuda" and op.kind in SUMS else ROUNDING
+        return PRODUCTS if self.platform == "cuda" and op.kind in PRODUCTS_OF else ROUNDING
 
     def _shown(self, name: str, wanted: Values, reference: str, seen_in: Trial) -> FirstBad:
         """The smallest cut that shows it: the operation alone, or with what is before it, or what it was seen in."""

@@ -76,11 +76,13 @@ class Search:
     :param bad: None where every operation is within its tolerance.
     :param checked: how many operations were held against a reference.
     :param without: operations that have none, by name.
+    :param cut_short: why it did not come to its end, or None.
     """
 
     bad: FirstBad | None
     checked: int
     without: tuple[str, ...]
+    cut_short: str | None = None
 
     @property
     def words(self) -> str:
@@ -88,7 +90,8 @@ class Search:
         told = f"; {len(set(self.without))} kinds without a reference: {', '.join(sorted(set(self.without)))}"
         without = told if self.without else ""
         if self.bad is None:
-            return f"none of {self.checked} operations is off by itself{without}"
+            ended = f"; {self.cut_short}" if self.cut_short else ""
+            return f"none of {self.checked} operations is off by itself{without}{ended}"
         where = f"{self.bad.operation.name} at line {self.bad.operation.line} ({self.bad.value})"
         how = "alone" if self.bad.alone else f"in {self.bad.to_json()['operations']} operations together"
         return f"{self.bad.lowerer} is off first in {where}, {how}{without}"

@@ -128,4 +128,5 @@ class _Printer:
 
 
 def _argument(name: str) -> str:
-    return name.replace("#", "_of_")
+    """A name that begins with a digit has nothing but digits."""
+    return f"%part_{name[1:].replace('#', '_')}" if "#" in name else name

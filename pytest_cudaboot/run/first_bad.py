@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pytest_cudaboot.errors import CudabootError, NumericError
+from pytest_cudaboot.errors import CudabootError, NoTimeLeftError, NumericError
 from pytest_cudaboot.model import CellKey, Json
 from pytest_cudaboot.run.devices import LowererHandle
 from pytest_cudaboot.run.evidence import Evidence
@@ -28,10 +28,6 @@ FOLDER = "first-bad"
 BUDGET = 60.0
 MARGIN = 10.0  # of the test's own budget, for the rest of it
 SEARCHES = 2  # of one worker: where everything is off, more of them tell nothing new
-
-
-class NoTimeLeftError(CudabootError):
-    """The search has used up its budget."""
 
 
 class Looker:

@@ -12,6 +12,7 @@ import pytest
 from numpy.typing import NDArray
 
 from fixtures.reference.nets import oracle
+from pytest_cudaboot.errors import NoTimeLeftError
 from pytest_cudaboot.rules.first_bad import find_first_bad
 from pytest_cudaboot.rules.first_bad_facts import Search, largest_error
 from pytest_cudaboot.rules.signature import read_signature
@@ -138,6 +139,21 @@ def test_what_float64_is_not_computed_of_is_held_against_the_other_lowerer() -> 
     assert "1 kinds without a reference: chlo.erf" in alone.words
     assert both.bad is not None
     assert (both.bad.value, both.bad.reference) == ("%0", "other")
+
+
+def test_without_time_the_search_says_how_far_it_came() -> None:
+    calls = []
+
+    def run(cut: Cut, arrays: Sequence[Float32]) -> list[Float32]:
+        calls.append(cut.entry)
+        if len(calls) > 1:
+            raise NoTimeLeftError("no more time")
+        return lowerer(str)(cut, arrays)
+
+    function = read("mlp_train_step")
+    found = find_first_bad(function, oracle.inputs("mlp_train_step", 3), run, lowerer="it", platform="cpu")
+
+    assert found.words == "none of 64 operations is off by itself; no more time"
 
 
 def test_ten_bits_of_a_product_are_a_fault_on_a_cpu_only() -> None:
