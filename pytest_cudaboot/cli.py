@@ -177,7 +177,7 @@ def _compile(words: argparse.Namespace) -> int:
 
 def _catalog(words: argparse.Namespace) -> Catalog:
     named = Path(words.catalog) if words.catalog else suite_root() / "acceptance" / "catalog.toml"
-    return load_catalog(named)
+    return load_catalog(named, lowerers=None)
 
 
 def _explain(words: argparse.Namespace) -> int:

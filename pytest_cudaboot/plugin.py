@@ -7,6 +7,7 @@ from collections.abc import Generator
 
 import pytest
 
+from pytest_cudaboot import hookspecs
 from pytest_cudaboot.run.options import add_options
 
 WORKER_VARIABLE = "PYTEST_XDIST_WORKER"
@@ -14,6 +15,10 @@ WORKER_VARIABLE = "PYTEST_XDIST_WORKER"
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     add_options(parser)
+
+
+def pytest_addhooks(pluginmanager: pytest.PytestPluginManager) -> None:
+    pluginmanager.add_hookspecs(hookspecs)
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)

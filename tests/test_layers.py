@@ -12,7 +12,7 @@ import pytest_cudaboot
 
 PACKAGE = Path(pytest_cudaboot.__file__).parent
 LAYERS = (
-    ("errors", "model", "__init__"),
+    ("errors", "model", "hookspecs", "__init__"),
     ("rules",),
     ("probes",),
     ("lowerers", "device", "project"),

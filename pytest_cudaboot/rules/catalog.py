@@ -11,7 +11,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from pytest_cudaboot.errors import CatalogError
-from pytest_cudaboot.rules.spec import ROLES, Spec, parse_spec
+from pytest_cudaboot.rules.spec import LOWERERS, ROLES, Spec, parse_spec
 from pytest_cudaboot.rules.tables import parse_toml, read_bytes
 
 if TYPE_CHECKING:
@@ -38,15 +38,16 @@ class Catalog:
     path: Path
 
 
-def load_catalog(path: Path) -> Catalog:
+def load_catalog(path: Path, lowerers: Collection[str] | None = LOWERERS) -> Catalog:
     """Read and check a catalogue file.
 
+    :param lowerers: those that its specs may name; None allows any.
     :raises CatalogError: for everything malformed; the message names file, table and key.
     """
-    return parse_catalog(read_bytes(path), path)
+    return parse_catalog(read_bytes(path), path, lowerers)
 
 
-def parse_catalog(data: bytes, path: Path) -> Catalog:
+def parse_catalog(data: bytes, path: Path, lowerers: Collection[str] | None = LOWERERS) -> Catalog:
     """The same for bytes that were read elsewhere; `path` only names them."""
     specs: dict[str, Spec] = {}
     for ident, table in _tables(parse_toml(data, path), (), path):
@@ -55,7 +56,7 @@ def parse_catalog(data: bytes, path: Path) -> Catalog:
             raise CatalogError(f"{where}: an id is made of letters, digits, '-', '_' and dots")
         if ident in specs:
             raise CatalogError(f"{where}: stands there twice")
-        specs[ident] = parse_spec(ident, table, where)
+        specs[ident] = parse_spec(ident, table, where, lowerers)
     order = _file_order(data.decode())
     specs = dict(sorted(specs.items(), key=lambda entry: order.get(entry[0], len(order))))
     _check_needs(specs, path)

@@ -10,7 +10,7 @@ from pytest_cudaboot.model import CellKey
 from pytest_cudaboot.rules.tables import Table
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Collection, Mapping
 
 KINDS = ("step", "gotcha", "claim", "consistency")
 TRACKS = ("toolchain", "box", "document", "proofs")
@@ -48,6 +48,7 @@ KEYS = (
     *("canary", "upstream", "may", "uncheckable", "flaky", "flaky_reason"),
 )
 _CARDS = re.compile(r"gpus:([1-9][0-9]*)")
+_FOREIGN = re.compile(r"[a-z][\w-]*\.[\w.-]+")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -115,11 +116,21 @@ def cards_wanted(condition: str) -> int | None:
 
 def is_condition(name: str) -> bool:
     """Whether a spec may be put under this condition."""
-    return name in CONDITIONS or cards_wanted(name) is not None
+    return name in CONDITIONS or cards_wanted(name) is not None or is_foreign_condition(name)
 
 
-def parse_spec(ident: str, data: Mapping[str, object], where: str) -> Spec:
-    """One table as a spec, or a `CatalogError` that names the table and the key."""
+def is_foreign_condition(name: str) -> bool:
+    """Whether a condition is of another package's own: `package.name`."""
+    return _FOREIGN.fullmatch(name) is not None
+
+
+def parse_spec(
+    ident: str, data: Mapping[str, object], where: str, lowerers: Collection[str] | None = LOWERERS
+) -> Spec:
+    """One table as a spec, or a `CatalogError` that names the table and the key.
+
+    :param lowerers: those that there are; None where nobody can know them, so that any name will do.
+    """
     table = Table(where, data, KEYS)
     kind = table.choice("kind", KINDS)
     spec = Spec(
@@ -131,7 +142,7 @@ def parse_spec(ident: str, data: Mapping[str, object], where: str) -> Spec:
         needs=table.texts("needs"),
         when=table.texts("when"),
         on=table.choice("on", PLACES) if table.has("on") else "host",
-        lowerers=table.texts("lowerers", LOWERERS),
+        lowerers=table.texts("lowerers", lowerers),
         pair=table.flag("pair", default=False),
         gate=table.flag("gate", default=kind != "claim"),
         budget=table.seconds("budget", 120.0),

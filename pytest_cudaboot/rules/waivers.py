@@ -12,7 +12,7 @@ from pytest_cudaboot.rules.spec import LOWERERS
 from pytest_cudaboot.rules.tables import Table, parse_toml, read_bytes
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Collection, Iterable, Sequence
     from pathlib import Path
 
     from pytest_cudaboot.rules.catalog import Catalog
@@ -60,9 +60,10 @@ class Waiver:
         )
 
 
-def load_waivers(path: Path) -> tuple[Waiver, ...]:
+def load_waivers(path: Path, lowerers: Collection[str] = LOWERERS) -> tuple[Waiver, ...]:
     """Read a waiver file: one `[[waiver]]` table for each exception.
 
+    :param lowerers: those that there are.
     :raises CatalogError: for everything malformed; the message names file, number and key.
     """
     data = parse_toml(read_bytes(path), path)
@@ -72,17 +73,19 @@ def load_waivers(path: Path) -> tuple[Waiver, ...]:
     tables = data.get(TABLE, [])
     if not isinstance(tables, list) or not all(isinstance(entry, dict) for entry in tables):
         raise CatalogError(f"{path.name}: {TABLE}: write [[{TABLE}]], with two brackets on each side")
-    return tuple(_waiver(entry, f"{path.name}: waiver {number}") for number, entry in enumerate(tables, 1))
+    return tuple(
+        _waiver(entry, f"{path.name}: waiver {number}", lowerers) for number, entry in enumerate(tables, 1)
+    )
 
 
-def _waiver(data: dict[str, object], where: str) -> Waiver:
+def _waiver(data: dict[str, object], where: str, lowerers: Collection[str]) -> Waiver:
     table = Table(where, data, KEYS)
     return Waiver(
         spec=table.text("spec"),
         reason=table.text("reason"),
         owner=table.text("owner"),
         expires=table.day("expires"),
-        lowerer=table.choice("lowerer", LOWERERS) if table.has("lowerer") else None,
+        lowerer=table.choice("lowerer", lowerers) if table.has("lowerer") else None,
     )
 
 

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from pytest_cudaboot.errors import ToolMissingError
-from pytest_cudaboot.model import CellKey, Json, RunRecord
+from pytest_cudaboot.model import CellKey, Json, RunRecord, to_json
 from pytest_cudaboot.probes import toolchain
 from pytest_cudaboot.probes.history import History, default_folder
 from pytest_cudaboot.project import Project, describe, find_project, sha256
@@ -22,12 +22,12 @@ from pytest_cudaboot.rules.catalog import Catalog, load_catalog
 from pytest_cudaboot.rules.hardware import POLICY
 from pytest_cudaboot.rules.scope import Scope, decide_scope, plan
 from pytest_cudaboot.rules.selection import in_force
-from pytest_cudaboot.rules.spec import LOWERERS
 from pytest_cudaboot.rules.waivers import Waiver, load_waivers, waived_cells
 from pytest_cudaboot.run.box import Box
 from pytest_cudaboot.run.iree_build import build_conditions
 from pytest_cudaboot.run.iree_parts import IreeParts, find_iree, iree_conditions
 from pytest_cudaboot.run.memory import Memory
+from pytest_cudaboot.run.offers import Offers, ask, skews
 from pytest_cudaboot.run.plan import Plan
 from pytest_cudaboot.run.prepare import Suite
 from pytest_cudaboot.run.settings import Settings
@@ -73,6 +73,7 @@ class Parts:
     plugin: Plugin
     cuda_plugin: Plugin
     iree: IreeParts
+    offers: Offers
     catalog: Catalog | None
     scope: Scope
     waivers: tuple[Waiver, ...]
@@ -83,17 +84,21 @@ class Parts:
 
     @property
     def lowerers(self) -> tuple[str, ...]:
-        return self.settings.lowerers or LOWERERS
+        return self.settings.lowerers or self.offers.names
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Assembly:
-    """A run, ready to start."""
+    """A run, ready to start.
+
+    :param problem: a contradiction that another package sees in the toolchain, or null.
+    """
 
     plan: Plan
     catalog: Catalog | None
     record: RunRecord
     waived: frozenset[CellKey]
+    problem: str | None = None
 
 
 def assemble(
@@ -106,13 +111,16 @@ def assemble(
     project = find_project(settings.project, config.rootpath, settings.document)
     cuda_plugin = find_cuda_plugin(project, box, environ)
     plugin = cuda_plugin if box.gpus else find_cpu_plugin(environ)
-    catalog = load_catalog(suite.catalog) if suite.catalog else None
+    platform = "cuda" if box.gpus else "cpu"
+    offers = ask(config, project.path, platform, environ)
+    offers.require(settings.lowerers)
+    catalog = load_catalog(suite.catalog, offers.names) if suite.catalog else None
     identity = describe(project, environ)
     commit = identity["commit"] is not None
     iree = find_iree(environ, project, toolchain.package_folders())
-    platform = "cuda" if box.gpus else "cpu"
     met = conditions(project, plugin, cuda_plugin, box, commit=commit)
     met |= iree_conditions(iree, project, platform, environ) | build_conditions(environ, project)
+    met |= offers.met
     parts = Parts(
         config=config,
         settings=settings,
@@ -124,16 +132,23 @@ def assemble(
         plugin=plugin,
         cuda_plugin=cuda_plugin,
         iree=iree,
+        offers=offers,
         catalog=catalog,
         identity=identity,
-        scope=_scope(catalog, settings, met, len(box.gpus)),
-        waivers=load_waivers(settings.waivers) if settings.waivers else (),
+        scope=_scope(catalog, settings, met, len(box.gpus), offers),
+        waivers=load_waivers(settings.waivers, offers.names) if settings.waivers else (),
     )
     made = _plan(parts)
     waived = waived_cells(parts.waivers, made.cells, datetime.now(UTC).date())
     record = _record(parts)
     remembered = Memory(History(default_folder()), record).recall(made.cells)
-    return Assembly(plan=replace(made, remembered=remembered), catalog=catalog, record=record, waived=waived)
+    return Assembly(
+        plan=replace(made, remembered=remembered),
+        catalog=catalog,
+        record=record,
+        waived=waived,
+        problem=skews(config, record.toolchain),
+    )
 
 
 def find_cpu_plugin(environ: Mapping[str, str]) -> Plugin:
@@ -190,10 +205,12 @@ def _short(plugin: Plugin) -> str | None:
     return str(absence).partition(";")[0] if absence else None
 
 
-def _scope(catalog: Catalog | None, settings: Settings, met: Mapping[str, str | None], gpus: int) -> Scope:
+def _scope(
+    catalog: Catalog | None, settings: Settings, met: Mapping[str, str | None], gpus: int, offers: Offers
+) -> Scope:
     if catalog is None:
         return Scope(scope_in=(), scope_out=())
-    lowerers = settings.lowerers or LOWERERS
+    lowerers = settings.lowerers or offers.names
     return decide_scope(catalog, conditions=met, gpus=gpus, lowerers=lowerers, require=settings.require)
 
 
@@ -210,6 +227,7 @@ def _plan(parts: Parts) -> Plan:
         plugin_facts=parts.plugin.facts,
         cuda_plugin=parts.cuda_plugin.path,
         iree=parts.iree,
+        offers=parts.offers,
         project=str(project.path),
         nets=project.nets,
         document=str(project.document) if project.document else None,
@@ -253,6 +271,10 @@ def _record(parts: Parts) -> RunRecord:
         toolchain={
             "plugin": plugin,
             "iree": {"compiler": parts.iree.compiler_facts, "runtime": parts.iree.runtime_facts},
+            "offers": {
+                **{offer.name: to_json(offer) for offer in parts.offers.lowerers},
+                **parts.offers.conditions,
+            },
             "python": sys.version.split()[0],
             "pytest": pytest.__version__,
             "environment": in_force(parts.environ),

@@ -39,6 +39,7 @@ from pytest_cudaboot.run.interrupts import Interrupts
 from pytest_cudaboot.run.items import Collection, read_facts
 from pytest_cudaboot.run.ledger import Ledger, Results, problem_of
 from pytest_cudaboot.run.memory import Memory
+from pytest_cudaboot.run.offers import Monitors
 from pytest_cudaboot.run.panel import Watchdog, panel_of
 from pytest_cudaboot.run.plan import Plan
 from pytest_cudaboot.run.prepare import CATALOG
@@ -85,6 +86,8 @@ class Controller:
         self.on_start: list[Callable[[StartRecord], None]] = []
         self.hardware: Hardware | None = None
         self.watchdog: Watchdog | None = None
+        self.monitors = Monitors(config, self.plan.platform, self.plan.gpus)
+        self.on_start.append(self.monitors.sent)
 
     # -- before ------------------------------------------------------------------------------------------------
 
@@ -157,9 +160,10 @@ class Controller:
         result = self.results.take(report, node.gateway.id if node is not None else None)
         if result is not None:
             self.heartbeat.end(report.nodeid)
+            result = self.monitors.ended(result)
             if self.hardware is not None:
                 result = self.hardware.ended(result)
-                self.results.amend(result)
+            self.results.amend(result)
             self.ledger.add(result)
 
     def pytest_report_teststatus(self, report: pytest.TestReport) -> tuple[str, str, str] | None:

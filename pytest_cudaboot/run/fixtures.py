@@ -196,7 +196,11 @@ def open_lowerer(
     """A function that opens a lowerer by its name, on this worker's device; the one before it leaves the device."""
 
     def open_named(name: str) -> LowererHandle:
-        if name == "iree":
+        offer = _worker.plan.offers.of(name)
+        if offer is not None:
+            handle = _worker.devices.open(_worker.offered(offer), evidence)
+            evidence.note(lowerer=name, facts=handle.facts)
+        elif name == "iree":
             handle = _worker.devices.open(iree_config(_worker), evidence)
             require_own_cards(handle.facts, _worker.devices.gpus)
             evidence.note(lowerer=name, facts=handle.facts)

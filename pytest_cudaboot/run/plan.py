@@ -7,9 +7,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 
+from pytest_cudaboot.hookspecs import LowererOffer
 from pytest_cudaboot.model import CellKey, Gpu, Json, to_json
 from pytest_cudaboot.report.files import LOGS
 from pytest_cudaboot.run.iree_parts import IreeParts
+from pytest_cudaboot.run.offers import Offers
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -23,6 +25,7 @@ class Plan:
     :param plugin_facts: its distribution, version, and how it was found (or every place that was tried).
     :param cuda_plugin: path of the installed CUDA plugin, whatever the platform, or null.
     :param iree: what there is of the second lowerer.
+    :param offers: what other packages add.
     :param catalog: path of the catalogue, or null for a user's own tests.
     :param cells: the planned cells, in document order.
     :param partial: why tests may be missing that were never collected, or null: then the whole suite was asked for.
@@ -47,6 +50,7 @@ class Plan:
     partial: str | None
     controller: int
     remembered: Mapping[str, float] = field(default_factory=dict)
+    offers: Offers = field(default_factory=Offers)
 
     def dumps(self) -> str:
         """The plan as JSON text, for `workerinput`."""
@@ -60,6 +64,8 @@ class Plan:
         data["cells"] = tuple(CellKey(**cell) for cell in data["cells"])
         data["iree"] = IreeParts(**data["iree"])
         data["nets"] = tuple(data["nets"])
+        lowerers = tuple(LowererOffer(**offer) for offer in data["offers"]["lowerers"])
+        data["offers"] = Offers(lowerers=lowerers, conditions=data["offers"]["conditions"])
         return cls(**{field.name: data[field.name] for field in fields(cls)})
 
     def gpu(self, uuid: str | None) -> Gpu | None:

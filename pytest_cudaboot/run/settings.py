@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from pytest_cudaboot.errors import UsageError
-from pytest_cudaboot.rules.spec import CONDITIONS, LOWERERS, TRACKS, cards_wanted
+from pytest_cudaboot.rules.spec import CONDITIONS, TRACKS, is_condition
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -33,7 +33,7 @@ def read_settings(config: pytest.Config) -> Settings:
 
     :raises UsageError: for a word that none of the lists has.
     """
-    named_lowerers = _words(config, "lowerers", LOWERERS)
+    named_lowerers = _words(config, "lowerers")  # which there are, other packages have a say in
     return Settings(
         gpus=config.known_args_namespace.gpus,
         project=_value(config, "project"),
@@ -68,11 +68,11 @@ def _path(config: pytest.Config, name: str) -> Path | None:
     return config.rootpath / configured if configured else None
 
 
-def _words(config: pytest.Config, name: str, known: tuple[str, ...]) -> tuple[str, ...]:
+def _words(config: pytest.Config, name: str, known: tuple[str, ...] = ()) -> tuple[str, ...]:
     value = _value(config, name)
     words = tuple(word.strip() for word in value.split(",")) if value else ()
     for word in words:
-        if word not in known and not (name == "require" and cards_wanted(word)):
+        if known and word not in known and not (name == "require" and is_condition(word)):
             raise UsageError(f"--cudaboot-{name}: {word!r} is not one of {', '.join(known)}")
     return words
 

@@ -115,6 +115,7 @@ def _decide(
     if claim is not None and box.gpus:
         _lease(config, box, settings.wait, environ)
     assembly = assemble(config, settings, suite, box, environ, run)
+    hosts = 0 if assembly.problem else hosts  # nothing will be run
     if hosts:
         args[:0] = prepare.worker_arguments(len(box.gpus), hosts)
     pins = prepare.pins(box.gpus, hosts, environ) if hosts else ()
@@ -164,7 +165,8 @@ def _configure_controller(config: pytest.Config, start: Start, environ: MutableM
         return
     notes = () if start.pins else (UNPROTECTED,)
     config.add_cleanup(Sweeper(plan.run, environ).release)
-    controller = Controller(config, start.assembly, start.claim, problem=start.box.problem, notes=notes)
+    problem = start.box.problem or start.assembly.problem
+    controller = Controller(config, start.assembly, start.claim, problem=problem, notes=notes)
     config.pluginmanager.register(controller, "cudaboot-controller")
     if start.pins:
         pins = WorkerPins(controller, start.pins)
@@ -205,7 +207,7 @@ def _register_worker(
     from pytest_cudaboot.run import first_bad, fixtures, iree, iree_build, lean
     from pytest_cudaboot.run.worker import NAME, WORKER, Worker
 
-    catalog = load_catalog(Path(plan.catalog)) if plan.catalog else None
+    catalog = load_catalog(Path(plan.catalog), plan.offers.names) if plan.catalog else None
     worker = Worker(plan, catalog, name, environ)
     config.stash[WORKER] = worker
     config.pluginmanager.register(worker, NAME)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from pytest_cudaboot.errors import DeviceError
+from pytest_cudaboot.hookspecs import LowererOffer
 from pytest_cudaboot.model import Status
 from pytest_cudaboot.rules.catalog import Catalog
 from pytest_cudaboot.run import items as cells
@@ -158,6 +159,19 @@ class Worker:
             shim=str(shim),
             plugin=plugin,
             environment=environment,
+        )
+
+    def offered(self, offer: LowererOffer) -> LowererConfig:
+        """How another package's lowerer is opened on this worker's device."""
+        from pytest_cudaboot.lowerers.base import LowererConfig
+
+        return LowererConfig(
+            name=offer.name,
+            platform=self.plan.platform,
+            shim=offer.shim,
+            plugin=offer.plugin,
+            environment=offer.environment,
+            implementation=offer.implementation,
         )
 
     def hold(self, uuids: Sequence[str]) -> None:
