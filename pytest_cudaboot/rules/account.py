@@ -219,8 +219,11 @@ def _peers(key: CellKey, bare: dict[CellKey, Settled], account: Account) -> Answ
 
 
 def _allowed(spec: Spec, group: _Group, settled: Settled) -> bool:
-    """Whether a flaky cell is so within its rate; the tests that failed are counted with all their attempts."""
-    if settled.blame != "flaky":
+    """Whether a flaky cell is so within its rate; the tests that failed are counted with all their attempts.
+
+    What is broken hides that another test of the cell was stopped, and nothing was allowed of that one.
+    """
+    if settled.blame != "flaky" or group.blocked:
         return False
     failed = len(culprits(spec, group.results))
     again = [attempt for attempt in group.attempts if attempt.status is not Status.SKIPPED]

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from pytest_cudaboot.errors import CatalogError
-from pytest_cudaboot.model import AttemptRecord, Json, Outcome, Place, ResultRecord, Status
+from pytest_cudaboot.model import AttemptRecord, BlockedRecord, Json, Outcome, Place, ResultRecord, Status
 from pytest_cudaboot.rules.opinions import TABLE, Answer, allows, blame, heard, merged, peers
 from pytest_cudaboot.rules.verdict import judge, summary_line
 from tests.rules.builders import A, B, C, catalog_of, ledger, result, run_record, spec_of
@@ -206,6 +206,17 @@ def test_a_rate_excuses_nothing_that_fails_again() -> None:
     assert judged(first, again(first, X))["verdict"] == "reject"
     assert judged(first, again(first, K, reason="no time"))["verdict"] == "reject"
     assert judged(first)["verdict"] == "reject"
+
+
+def test_a_rate_excuses_no_test_that_was_stopped() -> None:
+    first, other = broken("s.loose"), result("s.loose", nodeid="t::other")
+    stopped = BlockedRecord(nodeid=other.nodeid, by=None, reason="no worker for its card")
+    *records, end = ledger(CATALOG, run_record(CATALOG, A, B), first, other)
+    told = [one for one in records if not (isinstance(one, ResultRecord) and one.nodeid == other.nodeid)]
+
+    verdict = judge(CATALOG, [*told, stopped, again(first, P), end])
+
+    assert (verdict["verdict"], cell(verdict, "s.loose")["allowed"]) == ("reject", False)
 
 
 @pytest.mark.parametrize(
