@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -109,7 +110,10 @@ class Counters:
         :returns: the cards whose events can not be had.
         """
         nvml, deaf = self._nvml, set()
-        self._events = nvml.nvmlEventSetCreate()
+        try:
+            self._events = nvml.nvmlEventSetCreate()
+        except nvml.NVMLError:  # as where the driver is not on this side, such as under WSL
+            return frozenset(self._handles)
         for uuid, handle in self._handles.items():
             try:
                 nvml.nvmlDeviceRegisterEvents(handle, nvml.nvmlEventTypeXidCriticalError, self._events)
@@ -121,6 +125,7 @@ class Counters:
         """The next XID and its card; None if there was none in so many seconds.
 
         :raises CardLostError: the driver has lost a card of those that are watched, and does not say which.
+        :raises BoxError: NVML tells of no event any more.
         """
         nvml = self._nvml
         try:
@@ -129,20 +134,25 @@ class Counters:
             return None
         except nvml.NVMLError_GpuIsLost as error:
             raise CardLostError(str(error)) from error
+        except nvml.NVMLError as error:
+            raise BoxError(f"NVML tells of no XID any more: {error}") from error
         uuid = self._by_handle.get(_address(event.device))
         return None if uuid is None else (uuid, int(event.eventData))
 
     def close(self) -> None:
-        """Nothing more is asked."""
-        if self._events is not None:
-            self._nvml.nvmlEventSetFree(self._events)
-            self._events = None
-        self._nvml.nvmlShutdown()
+        """Nothing more is asked. A driver that has lost a card may refuse even that, and keeps no verdict from being told."""
+        events, self._events = self._events, None
+        with contextlib.suppress(self._nvml.NVMLError):
+            if events is not None:
+                self._nvml.nvmlEventSetFree(events)
+            self._nvml.nvmlShutdown()
 
     def _fields(self, handle: Any) -> dict[str, int]:
         try:
             values = self._nvml.nvmlDeviceGetFieldValues(handle, list(FIELDS))
-        except self._nvml.NVMLError_NotSupported:
+        except self._nvml.NVMLError_GpuIsLost:
+            raise
+        except self._nvml.NVMLError:  # as in `_gauge`
             return {}
         return {
             FIELDS[value.fieldId]: int(getattr(value.value, _VALUES[value.valueType]))

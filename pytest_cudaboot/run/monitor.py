@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from pytest_cudaboot.errors import CardLostError
+from pytest_cudaboot.errors import BoxError, CardLostError
 from pytest_cudaboot.model import Gpu, Json
 from pytest_cudaboot.probes import aer, pci
 from pytest_cudaboot.probes.counters import Counters
@@ -45,6 +45,7 @@ class Monitor:
         self._policy = policy
         self._counters = Counters([gpu.uuid for gpu in gpus])
         self._deaf = self._counters.watch_xids()
+        self._unheard: str | None = None
         self._log = KernelLog(root)
         links = {card.address: aer.link_of(card.address, root) for card in pci.cards(root)}
         self._shared = _shared(links)
@@ -116,6 +117,9 @@ class Monitor:
         except CardLostError:  # it is told again and again; whoever reads the card learns which one it is
             self._stop.wait(LISTENING)
             return
+        except BoxError as error:  # from here on the kernel's log is all that there is
+            self._unheard, self._deaf = str(error), frozenset(self._watches)
+            return
         if heard is not None:
             uuid, xid = heard
             self._watches[uuid].hear(xid)
@@ -153,6 +157,8 @@ class Monitor:
             facts["added"] = dict(seen.change.deltas)
         if seen.change.xids:
             facts["xids"] = list(seen.change.xids)
+        if self._unheard is not None:
+            facts["unobservable"] = self._unheard
         if crossings:
             facts["alarms"] = [
                 f"{crossing.alarm.words}: {crossing.alarm.rule.reason}" for crossing in crossings
