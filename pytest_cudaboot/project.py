@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import hashlib
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from pytest_cudaboot.errors import CommandError, ProjectError, ToolMissingError
+from pytest_cudaboot.errors import ProjectError
 from pytest_cudaboot.model import Json
-from pytest_cudaboot.probes.process import run_command
+from pytest_cudaboot.probes import git
 from pytest_cudaboot.probes.survey import Survey, fault, survey
 from pytest_cudaboot.rules.build_line import SHIM, SHIM_LINE, BuildLine, documented_line
 from pytest_cudaboot.rules.document import read_document
@@ -157,13 +156,13 @@ def describe(project: Project, environ: Mapping[str, str]) -> Json:
 
     A folder that lies in somebody else's checkout without being of it, such as an installed package, has no commit.
     """
-    tracked = bool(_git(project.path, environ, "ls-files", "--", "ffi"))
-    commit = _git(project.path, environ, "rev-parse", "HEAD") if tracked else None
-    changes = (
-        _git(project.path, environ, "status", "--porcelain", "--ignore-submodules=all", "--", ".")
-        if tracked
-        else None
-    )
+
+    def say(*words: str) -> str | None:
+        return git.ask(project.path, environ, *words, budget=GIT_BUDGET)
+
+    tracked = bool(say("ls-files", "--", "ffi"))
+    commit = say("rev-parse", "HEAD") if tracked else None
+    changes = say("status", "--porcelain", "--ignore-submodules=all", "--", ".") if tracked else None
     return {
         "path": str(project.path),
         "name": project.name,
@@ -215,23 +214,3 @@ def _read(path: Path, name: str, document: str | None) -> Project:
     forwards = {graph.removesuffix(FORWARD) for graph in names if graph.endswith(FORWARD)}
     nets = tuple(sorted(steps & forwards))
     return Project(path=path, name=name, document=find_document(path, document), nets=nets, survey=found)
-
-
-def _git(path: Path, environ: Mapping[str, str], *words: str) -> str | None:
-    """What git says, or None where the project is no checkout or there is no git."""
-    # Without the first, `git status` writes what it learned into the checkout's index; the others keep it from running
-    # what the checkout's own configuration names.
-    git = ["git", "--no-optional-locks", "-c", "core.fsmonitor=false", "-c", "core.hooksPath=/dev/null"]
-    try:
-        names = run_command(
-            [*git, "config", "--includes", "--name-only", "--list"], cwd=path, env=environ, budget=GIT_BUDGET
-        )
-        quiet = [word for name in _programs(names.stdout) for word in ("-c", f"{name}=")]
-        return run_command([*git, *quiet, *words], cwd=path, env=environ, budget=GIT_BUDGET).stdout.strip()
-    except (CommandError, ToolMissingError):
-        return None
-
-
-def _programs(names: str) -> list[str]:
-    """The settings that name a program which a look at the files would run."""
-    return [name for name in names.splitlines() if re.fullmatch(r"filter\..*\.(clean|smudge|process)", name)]

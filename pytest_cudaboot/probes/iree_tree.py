@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
-from pytest_cudaboot.errors import CommandError, ToolMissingError
-from pytest_cudaboot.probes.process import run_command
+from pytest_cudaboot.probes import git
 from pytest_cudaboot.rules.iree_tree import ARCHIVES, TreeFacts, read_cache
 
 GIT_BUDGET = 60.0  # the first look at a large checkout reads all of it
@@ -45,9 +44,4 @@ def _head(source: Path, environ: Mapping[str, str]) -> str | None:
 
 
 def _git(source: Path, environ: Mapping[str, str], *words: str) -> str | None:
-    # Ownership is git's guard against running another user's hooks; these questions run none.
-    question = ["git", "-c", f"safe.directory={source.resolve()}", "--no-optional-locks", *words]
-    try:
-        return run_command(question, cwd=source, env=environ, budget=GIT_BUDGET).stdout.strip()
-    except (CommandError, ToolMissingError, OSError):
-        return None
+    return git.ask(source, environ, *words, budget=GIT_BUDGET, any_owner=True)

@@ -65,6 +65,17 @@ def test_a_change_to_the_checkout_is_a_fact(source: Path, build: Path) -> None:
     assert read_tree(source, build, environ=ENV).modified is True
 
 
+@pytest.mark.parametrize("setting", ["core.fsmonitor", "filter.evil.clean"])
+def test_what_its_git_would_run_is_not_run(source: Path, build: Path, tmp_path: Path, setting: str) -> None:
+    mark = tmp_path / "ran"
+    (source / ".git/info/attributes").write_text("*.h filter=evil\n")
+    git(source, "config", setting, f"touch {mark}; cat")
+    (source / "runtime/src/iree/runtime/api.h").write_text("/* another */\n")
+
+    assert read_tree(source, build, environ=ENV).modified is True
+    assert not mark.exists()
+
+
 def test_an_archive_that_is_gone_is_a_fault(source: Path, build: Path) -> None:
     (build / ARCHIVES[0]).unlink()
 
