@@ -105,18 +105,29 @@ def test_a_fault_that_needs_its_neighbour_is_shown_by_the_two() -> None:
     assert "(%25), in 2 operations together" in found.words
 
 
-def only_with_many(text: str) -> str:
-    return (
-        text.replace("%2 = stablehlo.add", "%2 = stablehlo.subtract") if text.count("\n    %") > 1 else text
-    )
+def test_what_shows_among_many_grows_until_it_shows_again() -> None:
+    """The sum is wrong wherever the relu two operations before it is made beside it, and no further back."""
+
+    def beside_the_relu(text: str) -> str:
+        return text.replace("%8 = stablehlo.add", "%8 = stablehlo.subtract") if "%5 = " in text else text
+
+    found = search("mlp_fwd", beside_the_relu)
+
+    assert found.bad is not None
+    assert (found.bad.value, found.bad.alone) == ("%8", False)
+    assert [op.results[0] for op in found.bad.cut.operations] == ["%5", "%6", "%7", "%8"]
+    assert found.words == "it is off first in stablehlo.add at line 11 (%8), in 4 operations together"
 
 
-def test_what_shows_in_a_batch_grows_until_it_shows_again() -> None:
-    bad = search("linear_fwd", only_with_many).bad
+def test_what_shows_nowhere_else_is_shown_in_what_it_was_seen_in() -> None:
+    def with_all_values(text: str) -> str:
+        returned = text[text.rindex("return") :]
+        return text.replace("%2 = stablehlo.add", "%2 = stablehlo.subtract") if "%0," in returned else text
+
+    bad = search("linear_fwd", with_all_values).bad
 
     assert bad is not None
-    assert (bad.value, bad.alone) == ("%2", False)
-    assert len(bad.cut.operations) > 1
+    assert (bad.value, bad.cut.outputs, bad.output) == ("%2", ("%0", "%1", "%2"), 2)
 
 
 def test_what_float64_is_not_computed_of_is_held_against_the_other_lowerer() -> None:
