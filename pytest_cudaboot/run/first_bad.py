@@ -96,18 +96,20 @@ def look_closer(
     def search(graph: Graph, inputs: Sequence[Any], names: Sequence[str]) -> Json:
         until = time.monotonic() + min(BUDGET, evidence.left - MARGIN)
         looker = Looker(load, tmp_path / "cuts", until=until)
-        told: Json = {}
+        words: list[str] = []
         for name in names:
             handle = open_lowerer(name)
             found = looker.look(handle, graph.path, inputs)
-            told = {"graph": graph.entry, "found": found.words}
+            words.append(found.words if found.bad is not None else f"{name}: {found.words}")
+            told = {"graph": graph.entry, "found": "; ".join(words)}
             if found.bad is not None:
                 folder = (
                     broken_folder(Path(worker.plan.out), _cudaboot_cell, evidence.spec) / FOLDER / graph.entry
                 )
                 _write(found, folder, handle, worker)
-                return {**told, **found.bad.to_json(), "folder": str(folder.relative_to(worker.plan.out))}
-        return told
+                place = {"folder": str(folder.relative_to(worker.plan.out))}
+                return {**told, **found.bad.to_json(), **place}
+        return {"graph": graph.entry, "found": "; ".join(words)}
 
     @contextmanager
     def looking(graph: Graph, inputs: Sequence[Any], names: Sequence[str]) -> Iterator[None]:
@@ -117,7 +119,7 @@ def look_closer(
             if len(_searches) < SEARCHES:
                 _searches.append(graph.entry)
                 before = dict(evidence.notes)
-                found = _whatever_happens(lambda: search(graph, inputs, names))
+                found = _whatever_happens(lambda: search(graph, inputs, names), worker, evidence)
                 # What the search opened is not what the test is about.
                 evidence.notes.clear()
                 evidence.note(**before, first_bad=found)
@@ -132,11 +134,14 @@ def broken_folder(out: Path, cell: CellKey | None, spec: str | None) -> Path:
     return out / BROKEN / ("-".join(parts) or "no-spec")
 
 
-def _whatever_happens(search: Callable[[], Json]) -> Json:
+def _whatever_happens(search: Callable[[], Json], worker: Worker, evidence: Evidence) -> Json:
     """The search's answer, or why it has none: the test has failed already, and for a better reason."""
     try:
         return search()
     except (CudabootError, MemoryError, OSError) as error:
+        worker.devices.settle(
+            evidence
+        )  # what a cut has broken is ended here, and is not laid at the test's door
         return {"found": f"nothing: {str(error).partition(chr(10))[0] or type(error).__name__}"}
 
 

@@ -104,4 +104,4 @@ def test_the_budget_ends_a_search(gate: Gate, monkeypatch: pytest.MonkeyPatch) -
 
     assert cell["cause"] == "numeric"
     found = cell["evidence"]["first_bad"]["found"]
-    assert found == "none of 0 operations is off by itself; no more than -1 s are spent on it"
+    assert found == "xla: none of 0 operations is off by itself; no more than -1 s are spent on it"
