@@ -170,6 +170,10 @@ class HostMemoryError(DeviceError):
     """A device process asked the kernel for memory and got none; it lives on."""
 
 
+class LeakError(CudabootError):
+    """A test left a process on its card, which has been ended since."""
+
+
 class CardLostError(CudabootError):
     """The driver has lost a card: it answers nothing any more."""
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import ctypes
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from pytest_cudaboot.errors import BoxError
 from pytest_cudaboot.model import Gpu
@@ -154,6 +155,64 @@ def cards_used_by(pid: int) -> dict[str, int | None] | None:
             if process.pid == pid
         }
     return used or None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class CardUse:
+    """Who has how much of a card's memory.
+
+    :param used: bytes, by anybody, without what the driver keeps for itself where it tells that apart.
+    :param processes: bytes by process id as NVML has it, null where it does not say how much; in a container the ids
+        may be the host's, or there may be none.
+    """
+
+    total: int
+    used: int
+    processes: Mapping[int, int | None]
+
+
+def keep_open() -> bool:
+    """Stay in touch with NVML until the process ends, so that each later question costs little.
+
+    :returns: whether there is an NVML to ask.
+    """
+    import pynvml
+
+    try:
+        pynvml.nvmlInit()
+    except pynvml.NVMLError:
+        return False
+    return True
+
+
+def use_of(uuid: str) -> CardUse | None:
+    """Who uses a card; None where NVML does not say, or has lost it."""
+    import pynvml
+
+    try:
+        with _session():
+            handle = pynvml.nvmlDeviceGetHandleByUUID(uuid)
+            memory = _plain_memory(handle)
+            named = {process.pid: process.usedGpuMemory for process in _processes(handle)}
+    except pynvml.NVMLError:
+        return None
+    return CardUse(total=int(memory.total), used=int(memory.used), processes=named)
+
+
+def _plain_memory(handle: object) -> Any:
+    import pynvml
+
+    try:
+        return pynvml.nvmlDeviceGetMemoryInfo(handle, pynvml.nvmlMemory_v2)
+    except (pynvml.NVMLError_FunctionNotFound, pynvml.NVMLError_ArgumentVersionMismatch):
+        return pynvml.nvmlDeviceGetMemoryInfo(handle)  # an older driver, which counts its own share in
+
+
+def _processes(handle: object) -> list[Any]:
+    import pynvml
+
+    found: list[Any] = list(pynvml.nvmlDeviceGetGraphicsRunningProcesses(handle))
+    return found + list(pynvml.nvmlDeviceGetComputeRunningProcesses(handle))
 
 
 def memory_used(uuid: str) -> int | None:

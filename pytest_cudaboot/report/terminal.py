@@ -101,6 +101,10 @@ def _cards(run: RunRecord) -> list[str]:
         return ["cards none (host scope, on the CPU)"]
     driver = f"driver {run.box.get('driver')}"
     lines = [f"card {gpu.index} = {gpu.uuid} {gpu.name} at {gpu.pci}, {driver}" for gpu in run.gpus]
+    for uuid, others in run.box.get("tenants", {}).items():
+        lines.append(
+            f"{uuid} is not this run's alone, so that times and memory may be others': {'; '.join(others)}"
+        )
     if order := run.box.get("cuda_order"):
         lines.append(f"CUDA numbers them otherwise: {', '.join(order)}")
     return lines

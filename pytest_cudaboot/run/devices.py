@@ -119,6 +119,11 @@ class Devices:
             evidence.note(set_aside=why)
         return found
 
+    @property
+    def pid(self) -> int | None:
+        """The warm device process, if there is one."""
+        return self._warm.process.pid if self._warm is not None and self._warm.process.alive else None
+
     def retire(self) -> None:
         """End the device process, so that nothing of this worker is on the card."""
         self._check()

@@ -19,6 +19,7 @@ from pytest_cudaboot.errors import (
     DeviceError,
     DeviceGoneError,
     DeviceHangError,
+    LeakError,
     NumericError,
     ShimError,
     ToolMissingError,
@@ -30,6 +31,7 @@ REASON_LIMIT = 500
 FULL_DISK = (errno.ENOSPC, errno.EDQUOT)  # it says nothing of what was under test
 CAUSES: tuple[tuple[type[Exception], str], ...] = (  # the first that fits, so subclasses before their bases
     (NumericError, "numeric"),
+    (LeakError, "leak"),
     (BuildError, "compile"),
     (DeviceCrashError, "crash"),
     (DeviceHangError, "hang"),

@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Mapping, MutableMapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -29,6 +29,7 @@ from pytest_cudaboot.run.pins import WorkerPins
 from pytest_cudaboot.run.plan import Plan
 from pytest_cudaboot.run.settings import Settings, out_folder, read_settings
 from pytest_cudaboot.run.sweeper import Sweeper
+from pytest_cudaboot.run.tenants import look_around
 
 if TYPE_CHECKING:
     from pytest_cudaboot.run.worker import Worker
@@ -114,6 +115,8 @@ def _decide(
     box, hosts = _workers(config, settings, environ)
     if claim is not None and box.gpus:
         _lease(config, box, settings.wait, environ)
+        others = look_around(box.gpus, environ, settings.wait)
+        box = replace(box, facts={**box.facts, "tenants": others})
     assembly = assemble(config, settings, suite, box, environ, run)
     hosts = 0 if assembly.problem else hosts  # nothing will be run
     if hosts:

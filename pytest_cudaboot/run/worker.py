@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Generator, Mapping, Sequence
 from dataclasses import replace
@@ -10,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pytest_cudaboot.errors import DeviceError
+from pytest_cudaboot.errors import CudabootError, DeviceError
 from pytest_cudaboot.hookspecs import LowererOffer
 from pytest_cudaboot.model import Status
 from pytest_cudaboot.rules.catalog import Catalog
@@ -20,6 +21,7 @@ from pytest_cudaboot.run.budgets import DEFAULT, FIXTURES, Budgets
 from pytest_cudaboot.run.devices import Devices
 from pytest_cudaboot.run.evidence import KEY, Evidence
 from pytest_cudaboot.run.failures import Failure, classify
+from pytest_cudaboot.run.hygiene import Hygiene
 from pytest_cudaboot.run.lanes import HOST, LANE_VARIABLE
 from pytest_cudaboot.run.ledger import attach_failure
 from pytest_cudaboot.run.plan import Plan
@@ -47,6 +49,7 @@ class Worker:
         self.lane = environ.get(LANE_VARIABLE, HOST)
         self.gpu = plan.gpu(self.lane)
         self.devices = Devices(environ, self.gpu, plan.logs, name, Asides(Path(plan.workdir)))
+        self.hygiene: Hygiene | None = None  # where a worker has no card, there is nothing to keep clean
         self.deselected: list[str] = []
         self.outside: set[str] = set()
 
@@ -102,6 +105,13 @@ class Worker:
         item.stash[KEY] = Evidence(deadline=0.0, spec=named[0] if named else None, nodeid=item.nodeid)
         item.stash[KEY].allow(FIXTURES)
         item.stash[PROBED] = False
+        if self.devices.gpus:
+            self.hygiene = self.hygiene or Hygiene(self.devices, self.plan.run, self._own())
+            self.hygiene.begin()
+
+    def _own(self) -> list[int]:
+        """What is pinned to the card as well, and is no test's: this process, and whoever started it."""
+        return [os.getpid(), os.getppid(), self.plan.controller]
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_call(self, item: pytest.Item) -> None:
@@ -113,11 +123,13 @@ class Worker:
         """Probe before the fixtures end, since they would close sessions of a broken context, and after that again."""
         evidence = item.stash[KEY]
         evidence.allow(FIXTURES)
-        found = self.devices.settle(evidence)
+        found: CudabootError | None = self.devices.settle(evidence)
         try:
             return (yield)
         finally:
             found = found or self.devices.settle(evidence)
+            left = self.hygiene.end(evidence) if self.hygiene is not None else None
+            found = found or left
             # A canary is there to break something; what it left behind has been ended, and is told.
             interrupted = isinstance(sys.exc_info()[1], KeyboardInterrupt | pytest.exit.Exception)
             if (

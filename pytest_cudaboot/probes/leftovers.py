@@ -1,0 +1,83 @@
+"""Processes of a run that live on with a card in their environment, found by the run's mark. It ends those it is told to."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import select
+import signal
+import time
+from collections.abc import Collection
+from dataclasses import dataclass
+from pathlib import Path
+
+from pytest_cudaboot.probes import procfs
+from pytest_cudaboot.probes.sweep import MARK
+
+DRIVER = "/libcuda.so"
+ENDING = 5.0
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Leftover:
+    """A process that outlives the test that it was started under."""
+
+    pid: int
+    name: str
+
+    def __str__(self) -> str:
+        return f"{self.pid} ({self.name})"
+
+
+def now() -> int:
+    """Read the clock, in the ticks in which the kernel tells when a process began."""
+    return int(time.clock_gettime(time.CLOCK_BOOTTIME) * os.sysconf("SC_CLK_TCK"))
+
+
+def left_on(uuids: Collection[str], run: str, since: int, spared: Collection[int]) -> list[Leftover]:
+    """Processes of the run that began since then, are pinned to such a card and have CUDA's driver at hand.
+
+    What merely inherited the pin, such as a compiler's helper, is none; a child of one that has not is as well.
+
+    :param spared: those that are meant to live on.
+    """
+    wanted = {f"CUDA_VISIBLE_DEVICES={uuid}".encode() for uuid in uuids}
+    pids = [int(entry.name) for entry in Path("/proc").iterdir() if entry.name.isdecimal()]
+    return [
+        Leftover(pid=pid, name=state.name)
+        for pid in pids
+        if pid not in spared
+        and (procfs.started_at(pid) or 0) >= since
+        and _bears(pid, f"{MARK}={run}".encode(), wanted)
+        and _has_driver(pid)
+        and (state := procfs.process_state(pid)) is not None
+    ]
+
+
+def end(left: Leftover) -> bool:
+    """Kill it, and wait until it is gone; whether it is."""
+    try:
+        handle = os.pidfd_open(left.pid)
+    except ProcessLookupError:
+        return True
+    try:
+        with contextlib.suppress(ProcessLookupError):
+            signal.pidfd_send_signal(handle, signal.SIGKILL)
+        return bool(select.select([handle], [], [], ENDING)[0])
+    finally:
+        os.close(handle)
+
+
+def _has_driver(pid: int) -> bool:
+    try:
+        return DRIVER in Path(f"/proc/{pid}/maps").read_text(errors="replace")
+    except OSError:
+        return False
+
+
+def _bears(pid: int, mark: bytes, pins: Collection[bytes]) -> bool:
+    try:
+        environ = Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
+    except OSError:  # it has ended, or is another user's
+        return False
+    return mark in environ and not set(pins).isdisjoint(environ)
