@@ -220,7 +220,7 @@ class HardwareRecord:
     :param gpu: the card's UUID, and `pci` its slot.
     :param counter: `family.counter`, with `@address` where a device on the bus counts it.
     :param words: what was seen, and against which bound; `reason` is the policy's.
-    :param nodeid: the test that had the card.
+    :param nodeid: the test that had the card; empty if it came after the last one.
     :param aside: whether the card gets nothing more in this run: a bridge above several speaks against none of them.
     :param left: slots of the run's other cards.
     """

@@ -117,7 +117,8 @@ def _hardware(account: Account) -> Iterator[Finding]:
             else f"a bridge above {record.gpu} and others"
         )
         rest = f"; go on with --gpus {','.join(left)}" if record.aside and left else ""
-        words = f"{where}: {record.words} under {record.nodeid} ({record.reason}){rest}"
+        when = f"under {record.nodeid}" if record.nodeid else "after the last test"
+        words = f"{where}: {record.words} {when} ({record.reason}){rest}"
         yield Finding(Ruling.HARDWARE, words)
 
 

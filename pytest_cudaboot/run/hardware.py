@@ -53,9 +53,12 @@ class Hardware:
 
     def stop(self) -> None:
         """No further test comes."""
-        if self._monitor is not None:
-            self._monitor.stop()
-            self._monitor = None
+        if self._monitor is None:
+            return
+        for crossing in self._monitor.rest():
+            self._cross(crossing, "")
+        self._monitor.stop()
+        self._monitor = None
 
     def sent(self, record: StartRecord) -> None:
         """A test begins."""
@@ -93,5 +96,5 @@ class Hardware:
                 left=tuple(card.pci for card in self._gpus if card.uuid not in self._aside),
             )
         )
-        if crossing.own:
+        if crossing.own and nodeid:
             self._set_aside(gpu.uuid, f"{QUARANTINED}: {alarm.words}")

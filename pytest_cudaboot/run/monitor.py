@@ -91,6 +91,17 @@ class Monitor:
             crossings += found
         return ({HARDWARE: evidence} if evidence else {}), crossings
 
+    def rest(self) -> list[Crossing]:
+        """What has come after the last test: when some were run again, or nobody had the card."""
+        self._hear_log()
+        return [
+            crossing
+            for uuid, watch in self._watches.items()
+            for crossing in self._judge(
+                uuid, Seen(change=Change(seconds=0.0, xids=watch.strays()), figures={})
+            )
+        ]
+
     def stop(self) -> None:
         """No further test comes."""
         self._stop.set()

@@ -125,6 +125,12 @@ class CardWatch:
         """
         self._orders.put(_Order(lambda: self._read(event, counts=counts)))
 
+    def strays(self) -> tuple[int, ...]:
+        """XIDs that came while no test that is watched had the card, and that no later one was told of."""
+        found: list[int] = []
+        self._ask(lambda: found.extend(self._stray))
+        return tuple(found)
+
     def stop(self) -> None:
         """No further test comes; a thread that hangs in the driver is left to the end of the process."""
         self._orders.put(None)
