@@ -68,7 +68,7 @@ def classify(error: BaseException, nodeid: str | None = None) -> Failure:
     reason = short(_words(error))
     if isinstance(error, pytest.skip.Exception | CardAsideError):
         return Failure(status=Status.SKIPPED, cause=None, reason=reason)
-    if isinstance(error, OSError) and error.errno in FULL_DISK:
+    if _is_of_a_full_disk(error):
         return Failure(status=Status.SKIPPED, cause=None, reason=f"the disk is full: {reason}")
     if isinstance(error, UnsupportedError):
         return Failure(status=Status.UNSUPPORTED, cause=None, reason=reason)
@@ -76,6 +76,12 @@ def classify(error: BaseException, nodeid: str | None = None) -> Failure:
         return Failure(status=Status.SILENT, cause=None, reason=reason)
     problem = reason if isinstance(error, BoxError) else None
     return Failure(status=Status.FAILED, cause=_cause(error, nodeid), reason=reason, problem=problem)
+
+
+def _is_of_a_full_disk(error: BaseException) -> bool:
+    """Whether it is the kernel's word for that, also where an error of ours says what could not be kept because of it."""
+    cause = error.__cause__ if isinstance(error, BuildError) else error
+    return isinstance(cause, OSError) and cause.errno in FULL_DISK
 
 
 def short(text: str) -> str:

@@ -53,6 +53,17 @@ def test_a_full_disk_says_nothing_of_what_was_under_test(number: int) -> None:
     assert failure.reason == f"the disk is full: [Errno {number}] no room"
 
 
+@pytest.mark.parametrize("kind", [errors.BuildError, errors.CompileError])
+def test_a_cache_that_can_not_be_filled_for_it_neither(kind: type[errors.BuildError]) -> None:
+    def fill(number: int) -> Status:
+        error = kind("nothing can be kept")
+        error.__cause__ = OSError(number, "no room")
+        return classify(error).status
+
+    assert fill(errno.ENOSPC) is Status.SKIPPED
+    assert fill(errno.EACCES) is Status.FAILED
+
+
 @pytest.mark.parametrize("error", [errors.PinError("other card"), errors.BoxError("other card")])
 def test_a_box_that_contradicts_itself_is_a_problem_of_the_run(error: errors.BoxError) -> None:
     assert classify(error).problem == "other card"
