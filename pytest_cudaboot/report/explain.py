@@ -126,9 +126,7 @@ def _again(spec: Spec, folder: Path) -> str:
 
 def _tests(ident: str, folder: Path) -> list[Path]:
     """The files beside the catalogue in which a mark names the spec; they are read, never imported."""
-    return [
-        path for path in sorted(folder.glob("test_*.py")) if ident in _marked(ast.parse(path.read_text()))
-    ]
+    return [path for path in sorted(folder.glob("test_*.py")) if ident in _marked(_parsed(path))]
 
 
 @cache
