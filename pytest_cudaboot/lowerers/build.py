@@ -9,7 +9,7 @@ import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from filelock import FileLock
+from filelock import FileLock, Timeout
 
 from pytest_cudaboot.errors import BuildError, CommandError, DataError, ProjectError, UsageError
 from pytest_cudaboot.probes import elf
@@ -151,9 +151,14 @@ def _build(project_root: Path, out_dir: Path, words: Sequence[str], env: Mapping
     try:
         out_dir.mkdir(parents=True, exist_ok=True)
         # One build per content on the machine; whoever waited finds the file.
-        with FileLock(out_dir / f"{key}.lock"):
+        with FileLock(out_dir / f"{key}.lock", timeout=BUILD_BUDGET):
             if not _is_as_built(target):
                 _compile_into(target, words, place, project_root, env)
+    except Timeout as error:
+        raise BuildError(
+            f"another process has been building {target.name} for more than {BUILD_BUDGET:g} s; "
+            f"it holds {out_dir / key}.lock"
+        ) from error
     except OSError as error:
         raise BuildError(f"no build in {out_dir}: {error}; to build elsewhere, set XDG_CACHE_HOME") from error
     return target

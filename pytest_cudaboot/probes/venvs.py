@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import shutil
 import sys
+import time
 from collections.abc import Mapping
 from pathlib import Path
 
-from filelock import FileLock
+from filelock import FileLock, Timeout
 
+from pytest_cudaboot.errors import CommandError
 from pytest_cudaboot.probes.process import run_command
 
 # With these, an environment would see packages of another one, and take them for its own.
@@ -22,15 +24,28 @@ def environment_with(requirement: str, folder: Path, *, env: Mapping[str, str], 
     :param requirement: pinned, `iree-base-compiler==3.11.0`; it names the environment.
     :param folder: where such environments are kept.
     :param env: the whole environment of pip.
-    :raises CommandError: it can not be installed; the message is pip's.
+    :param budget: seconds for all of it, waiting included.
+    :raises CommandError: it can not be installed; the message is pip's. Or somebody else has not finished in time.
     """
+    deadline = time.monotonic() + budget
     root, own = folder / requirement, {name: env[name] for name in env if name not in FOREIGN}
     folder.mkdir(parents=True, exist_ok=True)
-    with FileLock(folder / f"{requirement}.lock"):
-        if not (root / WHOLE).is_file():
-            shutil.rmtree(root, ignore_errors=True)
-            run_command([sys.executable, "-m", "venv", root], cwd=folder, env=own, budget=budget)
-            pip: list[str | Path] = [root / "bin/python", "-m", "pip", "install", "--quiet", requirement]
-            run_command(pip, cwd=folder, env=own, budget=budget)
-            (root / WHOLE).touch()
+    lock = folder / f"{requirement}.lock"
+    try:
+        with FileLock(lock, timeout=budget):
+            if not (root / WHOLE).is_file():
+                shutil.rmtree(root, ignore_errors=True)
+                _install(root, requirement, own, deadline)
+    except Timeout as error:
+        raise CommandError(
+            f"another process has been installing {requirement} for more than {budget:g} s; it holds {lock}"
+        ) from error
     return root
+
+
+def _install(root: Path, requirement: str, env: Mapping[str, str], deadline: float) -> None:
+    pip: list[str | Path] = [root / "bin/python", "-m", "pip", "install", "--quiet", requirement]
+    for argv in ([sys.executable, "-m", "venv", root], pip):
+        left = max(0.1, deadline - time.monotonic())
+        run_command(argv, cwd=root.parent, env=env, budget=left)
+    (root / WHOLE).touch()

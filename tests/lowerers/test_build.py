@@ -9,9 +9,11 @@ import sys
 from pathlib import Path
 
 import pytest
+from filelock import FileLock
 
 import pytest_cudaboot
 from pytest_cudaboot.errors import BuildError, ProjectError, ToolMissingError, UsageError
+from pytest_cudaboot.lowerers import build
 from pytest_cudaboot.lowerers.build import SHIM_LINE, build_program, build_shim
 from pytest_cudaboot.probes.elf import exported
 
@@ -145,6 +147,21 @@ def test_a_full_disk_is_a_build_error(project: Path) -> None:
         BuildError, match=r"no build in /dev/full/out: .*Not a directory.*; .*set XDG_CACHE_HOME"
     ):
         build_shim(project, Path("/dev/full/out"), env=ENV)
+
+
+def test_a_build_that_does_not_end_is_waited_for_as_long_as_one_may_take(
+    project: Path, out: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = build_shim(project, out, env=ENV)
+    monkeypatch.setattr(build, "BUILD_BUDGET", 0.05)
+
+    with (
+        FileLock(out / f"{made.parent.name}.lock"),
+        pytest.raises(
+            BuildError, match=rf"another process has been building {made.name} for more than 0.05 s"
+        ),
+    ):
+        build_shim(project, out, env=ENV)
 
 
 def test_what_a_killed_build_left_does_not_disturb_the_next(project: Path, out: Path) -> None:

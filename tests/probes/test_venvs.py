@@ -6,6 +6,7 @@ import os
 from pathlib import Path
 
 import pytest
+from filelock import FileLock
 
 from pytest_cudaboot.errors import CommandError
 from pytest_cudaboot.probes import venvs
@@ -67,3 +68,19 @@ def test_what_was_cut_off_is_made_again(
             environment_with("broken==1", tmp_path, env=ENV, budget=9)
 
     assert len(commands) == 4
+
+
+def test_somebody_who_does_not_finish_is_waited_for_as_long_as_there_is_time(
+    tmp_path: Path, commands: list[tuple[list[str], dict[str, str]]]
+) -> None:
+    lock = tmp_path / "tool==1.lock"
+
+    with (
+        FileLock(lock),
+        pytest.raises(
+            CommandError, match=r"installing tool==1 for more than 0.05 s; it holds .*tool==1.lock"
+        ),
+    ):
+        environment_with("tool==1", tmp_path, env=ENV, budget=0.05)
+
+    assert commands == []
