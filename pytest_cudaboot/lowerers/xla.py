@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pytest_cudaboot.errors import ShimError, UnsupportedError
+from pytest_cudaboot.errors import ShimError, SignatureError, UnsupportedError
 from pytest_cudaboot.lowerers.shim import DESCRIPTION_BYTES, FFI, Inputs, Outputs, ShimSession, bind, check
 from pytest_cudaboot.probes import maps
 from pytest_cudaboot.rules.signature import read_signature
@@ -171,7 +171,7 @@ class XlaSession(ShimSession):
         shapes = self.shapes(None)
         sent = Inputs(arrays, on_device)
         made = Outputs(shapes, set(range(len(shapes))) - set(read))
-        roles = FFI.new("int32_t[]", list(loop.roles))
+        roles = FFI.new("int32_t[]", _one_each("roles", loop.roles, len(arrays)))
         code = entry(
             *(self._handle, function.encode(), loop.replicas, *sent.words, _mask(loop.shard, len(arrays))),
             *(roles, *made.words, loop.in_flight, int(loop.late)),
@@ -203,4 +203,13 @@ def _speaks_pjrt(path: Path) -> bool:
 
 def _mask(shard: Sequence[bool], inputs: int) -> Any:
     """One byte an input; an empty sequence splits nothing."""
-    return FFI.new("unsigned char[]", [int(flag) for flag in shard] or [0] * inputs)
+    return FFI.new(
+        "unsigned char[]", _one_each("shard", [int(flag) for flag in shard] or [0] * inputs, inputs)
+    )
+
+
+def _one_each(name: str, flags: Sequence[int], inputs: int) -> list[int]:
+    """What C reads one of for each input, however many there are."""
+    if len(flags) != inputs:
+        raise SignatureError(f"{name} has {len(flags)} entries; there are {inputs} inputs, and each has one")
+    return list(flags)

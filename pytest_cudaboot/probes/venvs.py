@@ -44,8 +44,11 @@ def environment_with(requirement: str, folder: Path, *, env: Mapping[str, str], 
 
 
 def _install(root: Path, requirement: str, env: Mapping[str, str], deadline: float) -> None:
-    pip: list[str | Path] = [root / "bin/python", "-m", "pip", "install", "--quiet", requirement]
-    for argv in ([sys.executable, "-m", "venv", root], pip):
+    commands: list[list[str | Path]] = [
+        [sys.executable, "-m", "venv", root],
+        [root / "bin/python", "-m", "pip", "install", "--quiet", requirement],
+    ]
+    for argv in commands:
         left = max(0.1, deadline - time.monotonic())
         run_command(argv, cwd=root.parent, env=env, budget=left)
     (root / WHOLE).touch()

@@ -149,6 +149,11 @@ def test_replicas_and_mask_reach_the_shim(session: XlaSession) -> None:
     assert made[0].tolist() == [3, 10]
 
 
+def test_a_mask_that_c_would_read_beyond_is_refused(session: XlaSession) -> None:
+    with pytest.raises(SignatureError, match="shard has 1 entries; there are 2 inputs"):
+        session.invoke_dp("twice", 3, [ones(3), ones()], [True], [(2,)])
+
+
 def test_replicas_without_the_symbol_are_unsupported(build_fake: Build, artifact: Path) -> None:
     bare = XlaLowerer(configured(build_fake())).open_session(artifact)
 
