@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from pathlib import PurePath
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 
 BOTH = "both"
 MARKER = "pjrt_ffi_marker"
+_PLUGIN = re.compile(r"pjrt|xla")
 _ARGUMENT = re.compile(r"%([\w.$-]+)\s*:\s*tensor")
 
 
@@ -158,9 +160,11 @@ def require_two(xla: Json, iree: Json) -> None:
 
 
 def _identity(facts: Json) -> str:
-    if MARKER in (facts.get("extras") or ()):
-        return "xla"
+    """By the shim's marker; one that has none is known by the plugin that it has loaded."""
     mapped = facts.get("mapped") or {}
+    shim = PurePath(facts.get("shim") or "").name
+    if MARKER in (facts.get("extras") or ()) or any(_PLUGIN.search(name) for name in mapped if name != shim):
+        return "xla"
     return (
         "iree"
         if any("iree" in path for paths in mapped.values() for path in paths)

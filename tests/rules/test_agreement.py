@@ -117,8 +117,16 @@ def test_outputs_are_called_as_what_they_update() -> None:
     assert output_names(text, {0: 1}, 2) == ("W0", "output 1")
 
 
+BARE: Json = {"extras": [], "mapped": {"libpjrt_ffi.so": ["/x/libpjrt_ffi.so"]}, "shim": "/x/libpjrt_ffi.so"}
+PLUGIN: Json = {"xla_cuda_plugin.so": ["/site/jax_plugins/xla_cuda12/xla_cuda_plugin.so"]}
+
+
 def test_two_lowerers_that_are_what_they_are_called() -> None:
     require_two(XLA, IREE)
+
+
+def test_a_shim_without_a_marker_is_known_by_its_plugin() -> None:
+    require_two({**BARE, "mapped": BARE["mapped"] | PLUGIN}, IREE)
 
 
 @pytest.mark.parametrize(
@@ -127,6 +135,7 @@ def test_two_lowerers_that_are_what_they_are_called() -> None:
         (lambda: (XLA, XLA), r"what was opened as iree is xla \(/x/libpjrt_ffi.so\)"),
         (lambda: (IREE, IREE), r"what was opened as xla is iree \(no shim\)"),
         (lambda: (XLA, {}), "what was opened as iree is neither xla nor iree"),
+        (lambda: (BARE, IREE), "what was opened as xla is neither xla nor iree"),
     ],
 )
 def test_an_agreement_with_oneself_is_none(facts: Callable[[], tuple[Json, Json]], words: str) -> None:
