@@ -149,6 +149,31 @@ class ShimSession:
         check(f"iree_ffi_invoke_f32 of {function!r}", code)
         return made.arrays
 
+    def train_generic(
+        self, function: str, parameters: Sequence[Array], x: Array, y: Sequence[int], rate: float
+    ) -> list[Array]:
+        """One step by the ABI's own verb.
+
+        :param y: a label for each row of `x`.
+        :returns: the new parameters, and the loss as a scalar behind them.
+        :raises UnsupportedError: the shim does not have the verb.
+        """
+        given, packed = Inputs(parameters), np.concatenate([np.ravel(array) for array in parameters])
+        made, loss = np.full(packed.size, np.nan, np.float32), np.full(1, np.nan, np.float32)
+        count, ranks, dims, _ = given.words
+        sizes = FFI.new("int64_t[]", [array.size for array in parameters])
+        buffers = [FFI.from_buffer("float[]", array, require_writable=True) for array in (packed, made, loss)]
+        code = self._shim.lib.iree_ffi_train_step_generic(
+            *(self._handle, function.encode(), len(y), count, ranks, dims, sizes, buffers[0]),
+            *(x.ndim, FFI.new("int64_t[]", x.shape), FFI.from_buffer("float[]", np.ravel(x))),
+            *(FFI.new("int32_t[]", list(y)), rate, buffers[1], buffers[2]),
+        )
+        check(f"iree_ffi_train_step_generic of {function!r}", code)
+        ends = np.cumsum([array.size for array in parameters])[:-1]
+        parts = np.split(made, ends)
+        shaped = [part.reshape(old.shape) for part, old in zip(parts, parameters, strict=True)]
+        return [*shaped, loss.reshape(())]
+
     def close(self) -> None:
         handle, self._handle = self._handle, FFI.NULL
         self._shim.lib.iree_ffi_session_release(handle)

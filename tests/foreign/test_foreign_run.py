@@ -12,7 +12,7 @@ from pytest_cudaboot.project import find_project
 from tests.foreign.checkout import fingerprint, write
 from tests.run.gate import Gate
 
-FILES = ("test_artifacts.py", "test_fast_path_build.py")
+FILES = ("test_artifacts.py", "test_fast_path_build.py", "test_fast_path_verbs.py")
 GRAPHS_ONLY = FILES[:1]
 HELD = {"fast.one-liner", "fast.shim-links", "fast.client"}
 GRAPHS = {"artifacts.rules", "artifacts.compiles", "artifacts.runs"}
@@ -32,11 +32,11 @@ def test_a_checkout_of_another_shape_is_accepted_and_left_as_it_was(
 
     assert result.ret == 0
     assert gate.verdict["verdict"] == "accept"
-    assert gate.outcomes == dict.fromkeys(HELD | GRAPHS, "holds")
+    assert gate.outcomes == dict.fromkeys(HELD | GRAPHS, "holds") | {"fast.train-verb": "unsupported"}
     assert fingerprint(foreign) == before
     out = {entry["spec"]: entry["reason"] for entry in gate.verdict["scope"]["out"]}
     assert out["fast.c-api"] == "no trainer of the reference's kind, for want of ffi/trainer.c"
-    result.stdout.fnmatch_lines(["accept · other · 6 specs hold*"])
+    result.stdout.fnmatch_lines(["accept · other · 6 specs hold, 1 unsupported*"])
     assert_told(gate)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -49,6 +50,44 @@ def config(platform: str, told: str | None) -> LowererConfig:
     return LowererConfig(
         name="xla", platform=platform, shim="/s.so", plugin=told, implementation="stand_in:Lowerer"
     )
+
+
+# A shim that tells nothing of itself, and loads its plugin with the first session.
+SILENT = """
+from types import SimpleNamespace
+class Lowerer:
+    def __init__(self, config):
+        self.mapped = {}
+        self.loads = config.environment["LOADS"]
+
+    def open_session(self, path, source):
+        self.mapped = {self.loads: ["/usr/lib/" + self.loads]}
+        return SimpleNamespace(signature=None, close=lambda: None)
+
+    def facts(self):
+        return {"describe": {}, "mapped": self.mapped}
+
+    def close(self):
+        pass
+"""
+
+
+@pytest.mark.parametrize("loads", ["libcuda.so.1", "libcudart.so.12"])
+def test_a_silent_shim_is_held_to_its_platform_when_it_has_loaded_its_plugin(
+    devices: Devices, evidence: Evidence, tmp_path: Path, loads: str
+) -> None:
+    (tmp_path / "silent.py").write_text(SILENT)
+    silent = replace(
+        config("cuda", "/plugin.so"), implementation="silent:Lowerer", environment={"LOADS": loads}
+    )
+    handle = devices.open(silent, evidence)
+
+    if loads.startswith("libcuda.so"):
+        handle.open_session(tmp_path)
+        assert list(handle.facts["mapped"]) == [loads]
+        return
+    with pytest.raises(BoxError, match="has not mapped libcuda"):
+        handle.open_session(tmp_path)
 
 
 def test_where_it_ran_is_the_clients_word(devices: Devices, evidence: Evidence) -> None:
