@@ -1,4 +1,4 @@
-"""`cudaboot`: questions about a machine, a catalogue and a recorded run. It runs no test and touches no device."""
+"""`cudaboot`: questions about a machine, a catalogue and a recorded run. It runs no test and touches no card."""
 
 from __future__ import annotations
 
@@ -61,6 +61,11 @@ def _parser() -> argparse.ArgumentParser:
     explain.add_argument("spec", metavar="SPEC")
     explain.set_defaults(answer=_explain)
     _add_document(commands.add_parser("doc", help="What a bring-up document says, and which specs encode it"))
+    _add_first_bad(
+        commands.add_parser(
+            "first-bad", help="Which operation of a graph a lowerer computes wrongly on the CPU; 1 if one"
+        )
+    )
     replay = commands.add_parser("replay", help="Judge a recorded run again, by the rules of today")
     replay.add_argument("ledger", metavar="LEDGER")
     replay.set_defaults(answer=_replay)
@@ -84,6 +89,27 @@ def _add_traces(traces: argparse.ArgumentParser) -> None:
         help=f"Allowed difference ({TOLERANCE})",
     )
     traces.set_defaults(answer=_traces)
+
+
+def _add_first_bad(first_bad: argparse.ArgumentParser) -> None:
+    first_bad.add_argument("graph", metavar="GRAPH", help="StableHLO text")
+    first_bad.add_argument("--lowerers", metavar="LIST", default="xla,iree", help="xla, iree, or both")
+    first_bad.add_argument("--seed", type=int, default=1, metavar="N", help="Of the inputs (1)")
+    first_bad.add_argument(
+        "--project", metavar="DIR", default="reference", help="Checkout whose XLA shim is built"
+    )
+    first_bad.add_argument("--to", metavar="DIR", default=".", help="Where a reproducer is written")
+    first_bad.set_defaults(answer=_first_bad)
+
+
+def _first_bad(words: argparse.Namespace) -> int:
+    from pytest_cudaboot.probes.toolchain import package_folders
+    from pytest_cudaboot.run.searching import Here, search
+
+    project = find_project(words.project, Path.cwd())
+    here = Here(environ=os.environ, project=project, site_packages=package_folders())
+    names, to = words.lowerers.split(","), Path(words.to)
+    return search(Path(words.graph), names, here, seed=words.seed, folder=to, out=sys.stdout)
 
 
 def _traces(words: argparse.Namespace) -> int:

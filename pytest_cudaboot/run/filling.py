@@ -52,6 +52,19 @@ def fill(
     return 0
 
 
+def cpu_modules(
+    folder: Path, project: Project, environ: Mapping[str, str], site_packages: Sequence[Path]
+) -> Modules:
+    """Modules for the CPU in a folder, by the compiler that the project would find.
+
+    :raises ToolMissingError: there is none.
+    """
+    compiler = _compiler(find_iree(environ, project, site_packages), environ)
+    return Modules(
+        ModuleStore(folder), _target("cpu"), name_of(compiler), program=compiler.path, env=dict(environ)
+    )
+
+
 def _compiler(parts: IreeParts, environ: Mapping[str, str]) -> Compiler:
     facts = parts.compiler_facts
     if parts.compiler is None:

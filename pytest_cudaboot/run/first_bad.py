@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -42,9 +43,16 @@ class Looker:
     ) -> None:
         self._load, self._cuts, self._until = load, cuts, until
 
-    def look(self, handle: LowererHandle, graph: Path, inputs: Sequence[Array]) -> Search:
+    def look(
+        self,
+        handle: LowererHandle,
+        graph: Path,
+        inputs: Sequence[Array],
+        peer: LowererHandle | None = None,
+    ) -> Search:
         """Where that lowerer is off first.
 
+        :param peer: another lowerer that is open as well, for operations that float64 is not computed of.
         :raises CudabootError: the search came to no end.
         """
         from pytest_cudaboot.rules.first_bad import find_first_bad
@@ -53,17 +61,24 @@ class Looker:
         function = read_function(graph.read_text(encoding="utf-8"))
         self._cuts.mkdir(parents=True, exist_ok=True)
 
-        def run(cut: Cut, arrays: Sequence[Array]) -> list[Array]:
+        def run(on: LowererHandle, cut: Cut, arrays: Sequence[Array]) -> list[Array]:
             if time.monotonic() > self._until:
                 raise NoTimeLeftError(f"no more than {BUDGET:g} s are spent on it")
             path = self._cuts / f"{cut.entry}.mlir"
             path.write_text(cut.text, encoding="utf-8")
-            session = self._load(handle, path)
+            session = self._load(on, path)
             made: list[Array] = session.invoke(arrays)
             session.close()
             return made
 
-        return find_first_bad(function, inputs, run, lowerer=handle.name, platform=handle.platform)
+        return find_first_bad(
+            function,
+            inputs,
+            partial(run, handle),
+            lowerer=handle.name,
+            platform=handle.platform,
+            peer=(peer.name, partial(run, peer)) if peer is not None else None,
+        )
 
 
 @pytest.fixture(scope="session")

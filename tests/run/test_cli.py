@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from pytest_cudaboot.cli import main
-from tests.run.gate import HELD, Gate, catalog_of
+from tests.run.gate import HELD, ROOT, Gate, catalog_of
 
 FULL = """
 [a.base]
@@ -171,3 +171,27 @@ def test_compile_fills_a_folder_once(tmp_path: Path, capsys: Captured) -> None:
 def test_compile_for_no_chip_is_the_users_mistake(tmp_path: Path, capsys: Captured, target: str) -> None:
     assert main(["compile", str(tmp_path), "--target", target]) == 4
     assert f"IREE_CHIP='{target}'" in capsys.readouterr().err
+
+
+GRAPH = ROOT / "fixtures/reference/nets/linear_fwd.mlir"
+
+
+def test_a_graph_that_both_lowerers_compute_has_no_bad_place(tmp_path: Path, capsys: Captured) -> None:
+    assert main(["first-bad", str(GRAPH), "--to", str(tmp_path)]) == 0
+    assert capsys.readouterr().out.splitlines() == [
+        "xla: none of 3 operations is off by itself",
+        "iree: none of 3 operations is off by itself",
+    ]
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("words", "why"),
+    [
+        ([str(GRAPH), "--lowerers", "xla,tpu"], "no lowerer 'tpu'; there are: xla, iree"),
+        (["nowhere.mlir"], "nowhere.mlir: can not be read"),
+    ],
+)
+def test_a_search_of_nothing_is_the_users_mistake(words: list[str], why: str, capsys: Captured) -> None:
+    assert main(["first-bad", *words]) == 4
+    assert why in capsys.readouterr().err
