@@ -1,133 +1,112 @@
-"""How close a run comes to the shortest that is possible: `python benchmarks/makespan.py [--seeds N] [--real]`.
+"""How close a run comes to the shortest that is possible: `python -m benchmarks.makespan [--seeds N] [--cards N …] [--real]`.
 
-On a virtual clock, by the very policy that the scheduler runs: for 4, 8 and 64 cards, against the bound max(longest
-job, critical path, card-seconds / cards). With `--real`, one run of four simulated cards, whose items sleep.
+On a virtual clock, by the very policy that the scheduler runs, over the instances that `instances` describes. Each
+row has the makespan over the simple bound, max(longest job, critical path, card-seconds / cards), and over the closest
+bound that `proofs` finds for each instance: some can not reach the simple one. `factor 2` means that the policy is
+told durations that are wrong by up to a factor of two either way, `unknown` that it is told the same of each job.
+With `--real`, runs of four simulated cards, whose tests sleep, beside plain pytest-xdist.
 """
 
 from __future__ import annotations
 
 import argparse
-import os
 import random
-import subprocess
-import sys
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
-from itertools import permutations
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from statistics import median
 
+from benchmarks import real_run
+from benchmarks.instances import invented, lanes_of, recorded, small
+from benchmarks.optimum import shortest
 from benchmarks.proofs import closer_bound
-from benchmarks.virtual_clock import heavy_tailed, lanes_of, play
-from fixtures.boxes import replay
+from benchmarks.virtual_clock import play
 from pytest_cudaboot.rules.order import bound
-from pytest_cudaboot.rules.timetable import CARD, Job, Lane, Timetable
+from pytest_cudaboot.rules.timetable import Job
 
-ROOT = Path(__file__).resolve().parents[1]
-SLEEPERS = """
-import time, pytest
-TIMES = {times}
-@pytest.mark.spec("a.sleep")
-@pytest.mark.parametrize("seconds", TIMES, ids=range(len(TIMES)))
-def test_sleep(seconds, gpu, measure):
-    time.sleep(seconds)
-    measure(slept=seconds)
-"""
-PLAIN = (
-    SLEEPERS.replace(", gpu, measure", "")
-    .replace("    measure(slept=seconds)\n", "")
-    .replace('@pytest.mark.spec("a.sleep")\n', "")
-)
-CATALOG = '[a.sleep]\nkind = "step"\ntitle = "T"\nheading = "H"\non = "any"\nwhen = ["gpu"]\n'
+AIM = 1.05
+UNKNOWN = 12.0  # seconds, a tenth of the usual budget
+Family = Callable[[int, int], list[Job]]
+Belief = Callable[[Sequence[Job], random.Random], list[Job]]
+FAMILIES: dict[str, Family] = {"recorded": recorded, "invented": invented}
 
 
-def small(seed: int) -> tuple[list[Job], list[Lane]]:
-    """Six jobs on two or three cards, a gang and a chain among them, in whole seconds."""
-    dice = random.Random(seed)
-    jobs = [Job(lane=CARD, seconds=float(dice.randint(1, 12))) for _ in range(3)]
-    jobs.append(Job(lane=CARD, seconds=float(dice.randint(1, 9)), cards=2))
-    jobs.append(Job(lane=CARD, seconds=float(dice.randint(1, 9)), after=frozenset({dice.randrange(3)})))
-    jobs.append(Job(lane=f"GPU-{dice.randrange(2)}", seconds=float(dice.randint(1, 9)), after=frozenset({4})))
-    return jobs, lanes_of(dice.choice((2, 3)), hosts=1)
+def exact(jobs: Sequence[Job], _dice: random.Random) -> list[Job]:
+    return list(jobs)
 
 
-def optimum(jobs: Sequence[Job], lanes: Sequence[Lane]) -> float:
-    """The best of all orders; laid out as early as they can be, they contain the best schedule that there is."""
-    orders = permutations(range(len(jobs)))
-    return min(Timetable(jobs, lanes, range(len(jobs)), {}).fill(order).end for order in orders)
+def wrong(jobs: Sequence[Job], dice: random.Random) -> list[Job]:
+    return [replace(job, seconds=job.seconds * 2 ** dice.uniform(-1, 1)) for job in jobs]
 
 
-def virtual(cards: int, seeds: int) -> Iterator[tuple[float, float]]:
-    """For each instance the makespan over the bound, and over the closest bound that is proved for it.
+def unknown(jobs: Sequence[Job], _dice: random.Random) -> list[Job]:
+    return [replace(job, seconds=UNKNOWN) for job in jobs]
 
-    What is bound to the card of a long job makes the bound itself out of reach for any schedule.
-    """
+
+BELIEFS: dict[str, Belief] = {"exact": exact, "factor 2": wrong, "unknown": unknown}
+
+
+def virtual(family: str, cards: int, belief: str, seeds: int) -> None:
+    """Print one row."""
+    simple, close, spent = [], [], time.process_time()
     for seed in range(seeds):
-        jobs, lanes = heavy_tailed(cards, seed), lanes_of(cards)
-        makespan = play(jobs, lanes).makespan
-        yield makespan / bound(jobs, cards), makespan / closer_bound(jobs, lanes)
+        jobs, lanes = FAMILIES[family](cards, seed), lanes_of(cards)
+        told = BELIEFS[belief](jobs, random.Random(seed))
+        makespan = play(jobs, lanes, told).makespan
+        simple.append(makespan / bound(jobs, cards))
+        close.append(makespan / closer_bound(jobs, lanes))
+    over = sum(ratio > AIM for ratio in simple)
+    spent = (time.process_time() - spent) / seeds
+    print(
+        f"{family:9} {belief:9} {cards:3} {seeds:6}   {max(simple):.3f}  {median(simple):.3f}   {over:3} of {seeds:3}   "
+        f"{max(close):.3f}  {median(close):.3f}   {spent:6.1f} s",
+        flush=True,
+    )
 
 
-def real(folder: Path, times: Sequence[float]) -> tuple[float, float]:
-    """Seconds of a run of ours on four cards, from the first item to the last, and of plain pytest-xdist, whole."""
-    libraries = replay.build(folder / "libraries")
-    plugin = libraries / "tiny_plugin.so"
-    source = ROOT / "tests" / "run" / "tiny_cuda.c"
-    subprocess.run(["/usr/bin/env", "gcc", "-fPIC", "-shared", source, "-o", plugin], check=True)
-    box = replay.read(ROOT / "fixtures" / "boxes" / "invented-eight.box")
-    here = {"PYTHONPATH": str(ROOT), "CUDABOOT_LEASE_DIR": str(folder / "leases"), "PJRT_PLUGIN": str(plugin)}
-    env = {
-        **os.environ,
-        **here,
-        **replay.lay_out(box, folder / "box", libraries),
-        "XDG_CACHE_HOME": str(folder),
-    }
-    took = []
-    for name, text, words in (
-        ("ours", SLEEPERS, ["--gpus", "0-3"]),
-        ("plain", PLAIN, ["-p", "no:cudaboot", "-n", "4", "--dist", "load"]),
-    ):
-        suite = folder / name
-        suite.mkdir()
-        (suite / "pytest.ini").write_text("[pytest]\n")
-        (suite / "test_sleep.py").write_text(text.format(times=list(times)))
-        if name == "ours":
-            (suite / "catalog.toml").write_text(CATALOG)
-        argv = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *words, "."]
-        elapsed = 0.0
-        for _ in range(2):  # the first run learns the durations
-            started = time.monotonic()
-            subprocess.run(argv, cwd=suite, env=env, check=False, stdout=subprocess.DEVNULL)
-            elapsed = time.monotonic() - started
-        took.append(elapsed)
-    return took[0], took[1]
+def small_ones(seeds: int) -> None:
+    equal = sum(play(*small(seed)).makespan <= shortest(*small(seed)) + 1e-6 for seed in range(seeds))
+    print(f"small instances: {equal} of {seeds} as short as any schedule", flush=True)
+
+
+def real() -> None:
+    """Two sets on four simulated cards."""
+    with tempfile.TemporaryDirectory() as name:
+        place = real_run.Place(Path(name))
+        for title, specs in (("simple", real_run.simple()), ("gangs and needs", real_run.whole())):
+            bound_ = real_run.least(specs)
+            new, known = place.ours(specs)
+            plain = f"; plain pytest-xdist {place.plain(specs):.2f} s" if len(specs) == 1 else ""
+            print(
+                f"four simulated cards, {title}: bound {bound_:.2f} s; first run {new:.2f} s ({new / bound_:.3f}), "
+                f"second {known:.2f} s ({known / bound_:.3f}){plain}",
+                flush=True,
+            )
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--seeds", type=int, default=20)
-    parser.add_argument("--real", action="store_true")
-    asked = parser.parse_args()
-    for cards, seeds in ((4, asked.seeds), (8, asked.seeds), (64, max(1, asked.seeds // 10))):
-        simple, close = zip(*virtual(cards, seeds), strict=True)
-        print(
-            f"{cards:3} cards, {seeds} instances: makespan / bound worst {max(simple):.3f}, median {median(simple):.3f}; "
-            f"over what is proved for each: worst {max(close):.3f}, median {median(close):.3f}"
-        )
-    equal = [(play(*small(seed)).makespan, optimum(*small(seed))) for seed in range(asked.seeds)]
-    print(
-        f"small instances: {sum(ours <= best + 1e-6 for ours, best in equal)} of {len(equal)} at the optimum"
+    parser = argparse.ArgumentParser(description="Makespans against what is possible")
+    parser.add_argument("--seeds", type=int, default=20, help="Instances of each kind")
+    parser.add_argument("--cards", type=int, nargs="*", default=[4, 8, 64], help="Sizes of the box")
+    parser.add_argument("--families", nargs="*", default=list(FAMILIES), choices=FAMILIES)
+    parser.add_argument("--beliefs", nargs="*", default=list(BELIEFS), choices=BELIEFS)
+    parser.add_argument(
+        "--small", type=int, default=60, help="Small instances that are compared with the optimum"
     )
+    parser.add_argument("--real", action="store_true", help="Run real workers on simulated cards as well")
+    asked = parser.parse_args()
+    print("family    durations cards seeds  over the bound  beyond 1.05  over what is proved  CPU each")
+    print("                                 worst  median               worst  median")
+    for belief in asked.beliefs:
+        for family in asked.families:
+            for cards in asked.cards:
+                virtual(family, cards, belief, asked.seeds)
+    if asked.small:
+        small_ones(asked.small)
     if asked.real:
-        dice = random.Random(0)
-        times = [round(min(8.0, dice.lognormvariate(0.0, 0.8)), 2) for _ in range(40)]
-        least = max(*times, sum(times) / 4)
-        with tempfile.TemporaryDirectory() as name:
-            ours, plain = real(Path(name), times)
-        print(
-            f"four simulated cards: bound {least:.1f} s, ours {ours:.1f} s, plain pytest -n 4 {plain:.1f} s"
-        )
+        real()
 
 
 if __name__ == "__main__":

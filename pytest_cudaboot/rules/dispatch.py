@@ -1,8 +1,9 @@
 """What is sent next: the policy that the scheduler runs, and that the benchmark runs on a virtual clock. Pure.
 
-An order of the jobs is sought once. From then on, whenever something has changed, the jobs that are left are laid
-out anew in that order, as things stand; what would begin now is sent. So a gang gets its cards by being laid out
-before what could take them, and whatever is short enough still runs on them until it begins.
+A plan is sought once: for each lane, what runs on it and in which order. A job begins when what is before it on its
+lanes and what it needs have ended, be that sooner or later than planned. When things have gone too far from the plan,
+the jobs that are left are laid out anew, as things stand. So a gang gets its cards by being planned before what could
+take them, and whatever is short enough still runs on them until it begins.
 """
 
 from __future__ import annotations
@@ -10,13 +11,14 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from pytest_cudaboot.rules.order import find_order
+from pytest_cudaboot.rules.order import arrange
 from pytest_cudaboot.rules.timetable import Job, Lane, Slot, Timetable
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
 
 SLACK = 0.01  # seconds by which reality may differ from a plan that is kept
+DRIFT = 0.02  # of the time that is left, by which it may differ besides: a new plan takes a while, and gains little
 SURPRISE = 0.5  # of the time that something has already taken longer than expected, as much is yet to come
 
 
@@ -37,8 +39,9 @@ class Dispatcher:
 
     def __init__(self, jobs: Sequence[Job], lanes: Sequence[Lane]) -> None:
         self._jobs = jobs
-        self._order = find_order(jobs, lanes)
-        self._plan = Timetable(jobs, lanes, range(len(jobs)), {}).fill(self._order).slots
+        arranged = arrange(jobs, lanes)
+        self._order = arranged.order
+        self._plan = arranged.lay_out(jobs, lanes).slots
         self._there = {lane.name for lane in lanes}
 
     def moves(
@@ -58,11 +61,11 @@ class Dispatcher:
         free = {lane.name for lane in lanes if lane.free <= now}
         not_ended = waiting | until.keys()
         found = []
-        for index, slot in self._plan.items():
-            due = index in waiting and slot.start <= now + SLACK and free.issuperset(slot.lanes)
-            if due and not_ended.isdisjoint(self._jobs[index].after):
-                free.difference_update(slot.lanes)
-                found.append(Move(job=index, lanes=slot.lanes))
+        for index in sorted(waiting & self._plan.keys(), key=lambda index: self._plan[index].start):
+            wanted = self._plan[index].lanes
+            if free.issuperset(wanted) and not_ended.isdisjoint(self._jobs[index].after):
+                found.append(Move(job=index, lanes=wanted))
+            free.difference_update(wanted)  # what is planned for later does not overtake
         return found
 
     def _manned(self, lanes: Sequence[Lane], until: Mapping[int, float], now: float) -> set[str]:
@@ -76,7 +79,8 @@ class Dispatcher:
                 return abs(until[index] - slot.end)
             return now - slot.start if index in waiting else slot.end - now
 
-        return all(off(index, slot) <= SLACK for index, slot in self._plan.items())
+        left = max((slot.end for slot in self._plan.values()), default=now) - now
+        return all(off(index, slot) <= SLACK + DRIFT * left for index, slot in self._plan.items())
 
     def _anew(
         self, lanes: Sequence[Lane], waiting: Collection[int], until: Mapping[int, float], now: float

@@ -58,6 +58,9 @@ class Lane:
     free: float = 0.0
     warm: str | None = None
 
+    def may_take(self, job: Job) -> bool:
+        return self.serves == job.lane or (job.lane == CARD and self.serves != HOST)
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Slot:

@@ -6,9 +6,11 @@ from itertools import pairwise
 
 import pytest
 
-from benchmarks.virtual_clock import heavy_tailed, lanes_of, play
+from benchmarks.instances import invented, lanes_of, small
+from benchmarks.optimum import shortest
+from benchmarks.virtual_clock import play
 from pytest_cudaboot.rules.dispatch import Dispatcher, Move, expected_end
-from pytest_cudaboot.rules.order import bound, find_order, ranks
+from pytest_cudaboot.rules.order import arrange, bound, ranks
 from pytest_cudaboot.rules.timetable import CARD, HOST, Job, Lane, Timetable
 
 TWO = [Lane(name="A", serves="A"), Lane(name="B", serves="B")]
@@ -102,15 +104,15 @@ def test_lowerers_change_rarely() -> None:
 
 
 def test_the_same_question_has_the_same_answer() -> None:
-    jobs = heavy_tailed(4, 1)
+    jobs = invented(4, 1)
 
-    assert find_order(jobs, lanes_of(4), 2_000) == find_order(jobs, lanes_of(4), 2_000)
+    assert arrange(jobs, lanes_of(4), 2_000) == arrange(jobs, lanes_of(4), 2_000)
 
 
 @pytest.mark.parametrize("seed", range(3))
 def test_a_run_keeps_every_rule(seed: int) -> None:
     """Nothing begins before what it needs has ended, and no lane has two things at once, whatever was believed."""
-    jobs = heavy_tailed(4, seed)
+    jobs = invented(4, seed)
     believed = [
         Job(lane=job.lane, cards=job.cards, seconds=10.0, warm=job.warm, after=job.after) for job in jobs
     ]
@@ -132,3 +134,20 @@ def test_the_bound_is_one() -> None:
 
     assert bound(jobs, 2) == (3 + 10 + 2) / 2
     assert play(jobs, lanes_of(2)).makespan >= bound(jobs, 2)
+
+
+@pytest.mark.parametrize("seed", [*range(8), 18, 30, 106])
+def test_a_small_run_is_as_short_as_any(seed: int) -> None:
+    """By a search that shares nothing with the policy; gangs and chains are among the jobs."""
+    jobs, lanes = small(seed)
+
+    assert play(jobs, lanes).makespan == shortest(jobs, lanes)
+
+
+def test_what_ends_early_lets_what_is_next_begin() -> None:
+    jobs = [card(50, lane="A"), card(50, 0, lane="A"), card(99, lane="B")]
+    dispatcher = Dispatcher(jobs, TWO)
+    assert {move.job for move in dispatcher.moves(TWO, waiting=[0, 1, 2], until={}, now=0.0)} == {0, 2}
+
+    later = [TWO[0], Lane(name="B", serves="B", free=99.0)]
+    assert [move.job for move in dispatcher.moves(later, waiting=[1], until={2: 99.0}, now=49.5)] == [1]
