@@ -23,9 +23,9 @@ from pytest_cudaboot.probes.process import Completed
 from pytest_cudaboot.project import Project, find_document, suite_root
 from pytest_cudaboot.rules.document import read_document, shell_lines
 from pytest_cudaboot.rules.selection import pin_environment
-from pytest_cudaboot.run.devices import LowererHandle
 from pytest_cudaboot.run.evidence import Evidence
 from pytest_cudaboot.run.fixtures import Runner, builds
+from pytest_cudaboot.run.handles import LowererHandle
 from pytest_cudaboot.run.worker import WORKER
 
 from .clients import client  # noqa: F401 - a fixture, which pytest finds here

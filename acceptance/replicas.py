@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from pytest_cudaboot.lowerers.base import Array
-from pytest_cudaboot.run.devices import LowererHandle
+from pytest_cudaboot.run.handles import LowererHandle
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -33,8 +33,8 @@ from pytest_cudaboot.rules.seeded import judge
 from pytest_cudaboot.rules.selection import pin_environment
 from pytest_cudaboot.rules.signature import check_artifact, read_signature
 from pytest_cudaboot.rules.tolerances import load_tolerances
-from pytest_cudaboot.run.devices import LowererHandle, SessionHandle
 from pytest_cudaboot.run.evidence import Evidence
+from pytest_cudaboot.run.handles import LowererHandle, SessionHandle
 from pytest_cudaboot.run.nets import Graph, artifact_graph
 from pytest_cudaboot.run.worker import WORKER, Worker
 

@@ -18,8 +18,8 @@ from pytest_cudaboot.rules.agreement import Agreement, judge_agreement, output_n
 from pytest_cudaboot.rules.controls import broken_outputs, rate_of_zero
 from pytest_cudaboot.rules.signature import read_signature
 from pytest_cudaboot.rules.tolerances import load_tolerances
-from pytest_cudaboot.run.devices import LowererHandle, SessionHandle
 from pytest_cudaboot.run.evidence import Evidence
+from pytest_cudaboot.run.handles import LowererHandle, SessionHandle
 from pytest_cudaboot.run.nets import Graph, Net
 
 from .nets import plainest_net

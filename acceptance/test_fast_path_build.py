@@ -20,9 +20,9 @@ from pytest_cudaboot.probes.toolchain import distribution_of
 from pytest_cudaboot.project import Project, suite_root
 from pytest_cudaboot.rules.build_line import BuildLine
 from pytest_cudaboot.rules.document import code_blocks
-from pytest_cudaboot.run.devices import LowererHandle, SessionHandle
 from pytest_cudaboot.run.evidence import Evidence
 from pytest_cudaboot.run.fixtures import Runner
+from pytest_cudaboot.run.handles import LowererHandle, SessionHandle
 
 from .conftest import Trained
 from .nets import plainest_net

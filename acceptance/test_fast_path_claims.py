@@ -10,8 +10,8 @@ from statistics import median
 import pytest
 
 from pytest_cudaboot.project import Project
-from pytest_cudaboot.run.devices import LowererHandle, SessionHandle
 from pytest_cudaboot.run.evidence import Evidence
+from pytest_cudaboot.run.handles import LowererHandle, SessionHandle
 from pytest_cudaboot.run.nets import Net
 
 from .nets import convolving_net, plainest_net

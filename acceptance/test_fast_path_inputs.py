@@ -10,7 +10,7 @@ import pytest
 
 from pytest_cudaboot.errors import ShimError
 from pytest_cudaboot.project import Project, suite_root
-from pytest_cudaboot.run.devices import SessionHandle
+from pytest_cudaboot.run.handles import SessionHandle
 from pytest_cudaboot.run.nets import Net
 
 from .nets import plainest_net

@@ -21,8 +21,8 @@ from pytest_cudaboot.rules.selection import pin_environment
 from pytest_cudaboot.rules.signature import check_artifact
 from pytest_cudaboot.rules.targets import read_ptx
 from pytest_cudaboot.rules.tolerances import load_tolerances
-from pytest_cudaboot.run.devices import LowererHandle, SessionHandle
 from pytest_cudaboot.run.evidence import Evidence
+from pytest_cudaboot.run.handles import LowererHandle, SessionHandle
 from pytest_cudaboot.run.nets import Net
 
 from .nets import plainest_net

@@ -17,9 +17,10 @@ from pytest_cudaboot.project import Project
 from pytest_cudaboot.rules.controls import rate_of_zero, require_controls
 from pytest_cudaboot.rules.numerics import compare
 from pytest_cudaboot.rules.tolerances import load_tolerances
-from pytest_cudaboot.run.devices import Devices, LowererHandle, SessionHandle
+from pytest_cudaboot.run.devices import Devices
 from pytest_cudaboot.run.evidence import Evidence
 from pytest_cudaboot.run.fixtures import Runner
+from pytest_cudaboot.run.handles import LowererHandle, SessionHandle
 from pytest_cudaboot.run.nets import Graph, Net
 from pytest_cudaboot.run.worker import WORKER
 

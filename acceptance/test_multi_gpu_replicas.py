@@ -17,9 +17,9 @@ from pytest_cudaboot.project import Project
 from pytest_cudaboot.rules.controls import require_controls
 from pytest_cudaboot.rules.numerics import compare
 from pytest_cudaboot.rules.tolerances import load_tolerances
-from pytest_cudaboot.run.devices import LowererHandle
 from pytest_cudaboot.run.evidence import Evidence
 from pytest_cudaboot.run.fixtures import Runner
+from pytest_cudaboot.run.handles import LowererHandle
 from pytest_cudaboot.run.nets import Graph, load_net
 
 from .replicas import Question, Replicas

@@ -14,8 +14,8 @@ from pytest_cudaboot.model import Gpu, Json, to_json
 from pytest_cudaboot.probes import nvml
 from pytest_cudaboot.project import Project
 from pytest_cudaboot.rules.reservation import Announcement, announcements
-from pytest_cudaboot.run.devices import LowererHandle, SessionHandle
 from pytest_cudaboot.run.evidence import Evidence
+from pytest_cudaboot.run.handles import LowererHandle, SessionHandle
 from pytest_cudaboot.run.worker import WORKER
 
 from .nets import plainest_net

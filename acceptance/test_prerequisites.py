@@ -14,9 +14,9 @@ from pytest_cudaboot.model import Gpu
 from pytest_cudaboot.probes import nvml, pci
 from pytest_cudaboot.probes.toolchain import distribution_of
 from pytest_cudaboot.project import Project
-from pytest_cudaboot.run.devices import LowererHandle, SessionHandle
 from pytest_cudaboot.run.evidence import Evidence
 from pytest_cudaboot.run.fixtures import Runner
+from pytest_cudaboot.run.handles import LowererHandle, SessionHandle
 
 from .conftest import CudaView, Trained, cuda_version
 from .nets import convolving_net

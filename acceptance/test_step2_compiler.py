@@ -18,9 +18,9 @@ from pytest_cudaboot.project import Project, suite_root
 from pytest_cudaboot.rules.iree_pins import PACKAGE, find_pin, require_pinned, require_same_commit
 from pytest_cudaboot.rules.iree_target import cuda_target
 from pytest_cudaboot.rules.targets import read_ptx
-from pytest_cudaboot.run.devices import LowererHandle
 from pytest_cudaboot.run.evidence import Evidence
 from pytest_cudaboot.run.fixtures import Runner
+from pytest_cudaboot.run.handles import LowererHandle
 
 Canary = Callable[..., AbstractContextManager[None]]
 

@@ -15,9 +15,9 @@ from pytest_cudaboot.errors import UsageError
 from pytest_cudaboot.probes.process import Completed
 from pytest_cudaboot.project import Project
 from pytest_cudaboot.rules.traces import read_trace
-from pytest_cudaboot.run.devices import SessionHandle
 from pytest_cudaboot.run.evidence import Evidence
 from pytest_cudaboot.run.fixtures import Runner
+from pytest_cudaboot.run.handles import SessionHandle
 from pytest_cudaboot.run.nets import load_net
 
 from .conftest import WITHOUT_AUTOTUNING, Trained

@@ -98,7 +98,7 @@ class Place:
         box = replay.read(ROOT / "fixtures" / "boxes" / "invented-eight.box")
         self._env = os.environ | replay.lay_out(box, folder / "box", libraries)
         self._env |= {"PYTHONPATH": str(ROOT), "CUDABOOT_LEASE_DIR": str(folder / "leases")}
-        self._env |= {"PJRT_PLUGIN": str(plugin), "XDG_CACHE_HOME": str(folder / "cache")}
+        self._env |= {"PJRT_PLUGIN": str(plugin), "CUDABOOT_HISTORY": str(folder / "history")}
 
     def ours(self, specs: list[Sleepers]) -> list[float]:
         """Seconds of two runs by the plugin; the first one learns what each test takes."""

@@ -17,15 +17,17 @@ import filelock
 import platformdirs
 
 NAME = "durations.json"
+VARIABLE = "CUDABOOT_HISTORY"
 KEPT = 5  # durations of one thing
 THINGS = 5_000  # of which the ones that were seen last are kept
 PATIENCE = 2.0  # seconds for another run to finish its writing
 Key = tuple[str, ...]
 
 
-def default_folder() -> Path:
-    """Where this user's runs remember."""
-    return platformdirs.user_cache_path("cudaboot")
+def default_folder(environ: Mapping[str, str]) -> Path:
+    """Where this user's runs remember, or what `CUDABOOT_HISTORY` names."""
+    named = environ.get(VARIABLE)
+    return Path(named).absolute() if named else platformdirs.user_cache_path("cudaboot")
 
 
 class History:

@@ -28,6 +28,7 @@ WAYS_OUT = "wait for it with --cudaboot-wait SECONDS, or name other cards with -
 GRACE = 0.1  # seconds that a passing look at a lock (another run's, or a doctor's) may hold it
 POLL = 0.1
 PATIENCE = 5.0
+LEAVING = 30.0  # seconds for what was told to leave a card, or killed on it, where many want a processor
 
 _UUID = re.compile(r"[A-Za-z0-9-]+", re.ASCII)
 _PLAIN = re.compile(r"[\w .:@+-]{1,100}", re.ASCII)
@@ -112,7 +113,7 @@ def occupy(uuid: str, *, folder: Path, alone: bool = False) -> int:
     :param alone: wait until nothing else is on the card, as a process that has been told to leave it, or killed.
     :raises LeaseError: if somebody else keeps the card to himself, or does not leave it.
     """
-    deadline = time.monotonic() + PATIENCE
+    deadline = time.monotonic() + (LEAVING if alone else PATIENCE)
     with lockfile.folder(folder) as directory:
         while True:
             descriptor, locked = lockfile.take(directory, f"{_named(uuid)}.busy", shared=not alone)

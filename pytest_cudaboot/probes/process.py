@@ -113,10 +113,16 @@ class ProcessGroup:
         with contextlib.suppress(ProcessLookupError):
             os.killpg(self.pid, signal.SIGKILL)
         deadline = time.monotonic() + seconds
+        self._reap(seconds)
+        survivors = procfs.survivors(self.pid, deadline)
+        if self._popen.returncode is None:
+            self._reap(0.0)
+        return Ending(returncode=self._popen.returncode, survivors=survivors)
+
+    def _reap(self, seconds: float) -> None:
         if self.wait(seconds):
             self._popen.wait()
             os.close(self.pidfd)
-        return Ending(returncode=self._popen.returncode, survivors=procfs.survivors(self.pid, deadline))
 
 
 def run_command(

@@ -7,6 +7,8 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
+STARVED = 30.0  # seconds that a killed process may wait for a processor to die on
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ProcessState:
@@ -52,22 +54,30 @@ def kernel_stack(pid: int) -> str:
     return "not told to this user"
 
 
+def overdue(state: ProcessState, deadline: float) -> bool:
+    """Whether a process that was killed should have ended by now.
+
+    One that is runnable has nothing left to do but to die, and gets no processor for it where many others want one.
+    """
+    return time.monotonic() >= deadline + (STARVED if state.letter == "R" else 0.0)
+
+
 def survivors(group: int, deadline: float) -> tuple[str, ...]:
     """Members of a process group that live on at the deadline, as `pid (name, state S)`."""
     while members := _members(group):
-        if time.monotonic() >= deadline:
-            return tuple(members)
+        if any(overdue(state, deadline) for state in members.values()):
+            return tuple(f"{pid} ({state.name}, state {state.letter})" for pid, state in members.items())
         time.sleep(0.005)
     return ()
 
 
-def _members(group: int) -> list[str]:
+def _members(group: int) -> dict[int, ProcessState]:
     try:
         os.killpg(group, 0)
     except ProcessLookupError:
-        return []
+        return {}
     except PermissionError:
         pass  # A member changed its user; the table still names it.
     pids = (int(entry.name) for entry in Path("/proc").iterdir() if entry.name.isdecimal())
     states = ((pid, state) for pid in pids if (state := process_state(pid)) is not None)
-    return [f"{pid} ({state.name}, state {state.letter})" for pid, state in states if state.group == group]
+    return {pid: state for pid, state in states if state.group == group}

@@ -58,7 +58,7 @@ class Asides:
             return None
         deadline = time.monotonic() + PATIENCE
         while (state := procfs.process_state(pid)) is not None and procfs.started_at(pid) == started:
-            if time.monotonic() >= deadline:
+            if procfs.overdue(state, deadline):
                 return f"{pid} ({state.name}, state {state.letter})"
             time.sleep(0.02)
         return None

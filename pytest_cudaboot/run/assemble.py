@@ -141,7 +141,7 @@ def assemble(
     made = _plan(parts)
     waived = waived_cells(parts.waivers, made.cells, datetime.now(UTC).date())
     record = _record(parts)
-    remembered = Memory(History(default_folder()), record).recall(made.cells)
+    remembered = Memory(History(default_folder(environ)), record).recall(made.cells)
     return Assembly(
         plan=replace(made, remembered=remembered),
         catalog=catalog,

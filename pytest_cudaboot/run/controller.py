@@ -20,7 +20,7 @@ from pytest_cudaboot.model import (
     Ruling,
     StartRecord,
 )
-from pytest_cudaboot.probes.history import History, default_folder
+from pytest_cudaboot.probes.history import History
 from pytest_cudaboot.project import suite_root
 from pytest_cudaboot.report import terminal
 from pytest_cudaboot.report.files import LEDGER, Claim
@@ -51,6 +51,7 @@ class Controller:
     :param claim: the output folder; it gets a verdict only if there is a catalogue to judge by.
     :param problem: a contradiction of the box that was found before the run, or null.
     :param notes: lines for the header.
+    :param history: what earlier runs took.
     """
 
     def __init__(
@@ -61,6 +62,7 @@ class Controller:
         *,
         problem: str | None,
         notes: Sequence[str],
+        history: History,
     ) -> None:
         self.config = config
         self.plan = assembly.plan
@@ -68,7 +70,6 @@ class Controller:
         self.run = assembly.record
         self.waived = assembly.waived
         self.budgets = Budgets(self.catalog, self.plan.remembered)
-        history = History(default_folder())
         self.durations = Durations(history, self.budgets)
         self.memory = Memory(history, self.run)
         self.claim = claim

@@ -12,20 +12,22 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from pytest_cudaboot.errors import BoxError, DeviceError
+from pytest_cudaboot.errors import DeviceError
 from pytest_cudaboot.model import Gpu, Json, to_json
 from pytest_cudaboot.probes.lease import lease_folder, occupy
 from pytest_cudaboot.rules.selection import pin_environment
 from pytest_cudaboot.run.asides import Asides
 from pytest_cudaboot.run.evidence import Evidence
+from pytest_cudaboot.run.handles import LowererHandle
 from pytest_cudaboot.run.health import broken_by
 from pytest_cudaboot.run.lanes import LANE_VARIABLE
+from pytest_cudaboot.run.platforms import proved_platform, undecided
 
 if TYPE_CHECKING:
     from pytest_cudaboot.device.client import DeviceProcess
-    from pytest_cudaboot.lowerers.base import Array, LowererConfig
+    from pytest_cudaboot.lowerers.base import LowererConfig
 
 # A pytest that is started in a test would take these for its own.
 _OURS = ("PYTEST_XDIST_", LANE_VARIABLE)
@@ -190,131 +192,3 @@ class Devices:
             raise
         self._warm = _Warm(process, config, facts, platform, probed=process.calls)
         return self._warm
-
-
-def proved_platform(config: LowererConfig, facts: Json) -> str:
-    """Where a lowerer really runs, by its own client's word; a shim that has none must at least have the driver.
-
-    :raises BoxError: if that is not what was asked for: a CPU plugin on a card's worker, or the reverse.
-    """
-    said = (facts.get("describe") or {}).get("platform")
-    what = config.plugin or config.shim
-    if said is not None and said != config.platform:
-        raise BoxError(f"{what} runs on platform {said!r}, and this run is on {config.platform!r}")
-    if said is None and config.platform == "cuda" and not _driver(facts.get("mapped") or {}):
-        raise BoxError(
-            f"{what} says nothing of its platform, and its process has not mapped libcuda: it is not on 'cuda'"
-        )
-    return config.platform
-
-
-def undecided(config: LowererConfig, facts: Json) -> bool:
-    """Whether a shim that tells nothing of itself has not loaded its plugin yet: it does with its first session."""
-    silent = config.plugin is not None and not (facts.get("describe") or {}).get("platform")
-    return silent and config.platform == "cuda" and not _driver(facts.get("mapped") or {})
-
-
-def _driver(mapped: Mapping[str, list[str]]) -> bool:
-    return any(name.startswith("libcuda.so") for name in mapped)
-
-
-class LowererHandle:
-    """A lowerer in its device process, as a test sees it. Every call counts as evidence."""
-
-    def __init__(
-        self, process: DeviceProcess, config: LowererConfig, facts: Json, evidence: Evidence
-    ) -> None:
-        self.name = config.name
-        self.platform = config.platform
-        self.facts = facts
-        self._process = process
-        self._config = config
-        self._evidence = evidence
-
-    @property
-    def alive(self) -> bool:
-        """Whether its device process still answers."""
-        return self._process.alive
-
-    def open_session(self, path: Path, source: Path | None = None) -> SessionHandle:
-        """Load an artifact.
-
-        :raises ShimError: the shim refused it; the message is the shim's own.
-        """
-        answer = self.call("session_open", path=str(path), source=str(source) if source else None)
-        if undecided(self._config, self.facts):
-            self.facts = self.call("facts")
-            proved_platform(self._config, self.facts)
-        return SessionHandle(self, answer["session"], answer["signature"])
-
-    def mapped(self) -> dict[str, list[str]]:
-        """Shared objects in the device process: name to paths."""
-        mapped: dict[str, list[str]] = self.call("mapped")
-        return mapped
-
-    def call(self, verb: str, **arguments: Any) -> Any:
-        """One call of the device process, within what is left of the test's budget."""
-        self._evidence.act()
-        return self._process.call(verb, budget=self._evidence.left, **arguments)
-
-
-class SessionHandle:
-    """One artifact, loaded in the device process.
-
-    :param signature: `entry`, and `inputs` and `outputs` as lists of {`shape`, `dtype`}.
-    """
-
-    def __init__(self, lowerer: LowererHandle, number: int, signature: Json) -> None:
-        self._lowerer = lowerer
-        self._number = number
-        self.signature = signature
-
-    @property
-    def entry(self) -> str:
-        return str(self.signature["entry"])
-
-    def invoke(
-        self,
-        arrays: Sequence[Array],
-        *,
-        function: str | None = None,
-        outputs: Sequence[Sequence[int]] | None = None,
-    ) -> list[Array]:
-        """Run once; arrays are float32 in the graph's order.
-
-        :param function: another name than the artifact's entry.
-        :param outputs: other shapes to make room for than the signature's.
-        """
-        result: list[Array] = self._lowerer.call(
-            "invoke",
-            session=self._number,
-            fn=function or self.entry,
-            arrays=list(arrays),
-            outputs=outputs,
-        )
-        return result
-
-    def repeat(
-        self, arrays: Sequence[Array], n: int, feedback: Mapping[int, int], loss: int | None = None
-    ) -> Json:
-        """Run n times inside the device process, output i replacing input `feedback[i]` after each step.
-
-        :returns: `arrays` of the last step, `seconds` and `losses`, one a step.
-        """
-        result: Json = self._lowerer.call(
-            "repeat",
-            session=self._number,
-            fn=self.entry,
-            arrays=list(arrays),
-            n=n,
-            feedback=[[output, into] for output, into in feedback.items()],
-            loss=loss,
-        )
-        return result
-
-    def call(self, method: str, **arguments: Any) -> Any:
-        """Call what only some lowerer's sessions have, such as `memory` of XLA's."""
-        return self._lowerer.call("session_call", session=self._number, method=method, **arguments)
-
-    def close(self) -> None:
-        self._lowerer.call("session_close", session=self._number)

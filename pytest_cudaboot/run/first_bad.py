@@ -13,8 +13,8 @@ import pytest
 
 from pytest_cudaboot.errors import CudabootError, NoTimeLeftError, NumericError
 from pytest_cudaboot.model import CellKey, Json
-from pytest_cudaboot.run.devices import LowererHandle
 from pytest_cudaboot.run.evidence import Evidence
+from pytest_cudaboot.run.handles import LowererHandle
 from pytest_cudaboot.run.items import cell_id
 from pytest_cudaboot.run.nets import Graph
 from pytest_cudaboot.run.worker import WORKER, Worker

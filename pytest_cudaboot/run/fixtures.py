@@ -16,8 +16,8 @@ from pytest_cudaboot.model import CellKey, Gpu
 from pytest_cudaboot.probes.process import Completed, ProcessGroup, run_command, start_process
 from pytest_cudaboot.project import Project, find_project
 from pytest_cudaboot.rules.selection import rebound
-from pytest_cudaboot.run.devices import LowererHandle, SessionHandle
 from pytest_cudaboot.run.evidence import KEY, Evidence
+from pytest_cudaboot.run.handles import LowererHandle, SessionHandle
 from pytest_cudaboot.run.iree import compiled, iree_config, require_own_cards
 from pytest_cudaboot.run.nets import Net, load_net
 from pytest_cudaboot.run.worker import WORKER, Worker

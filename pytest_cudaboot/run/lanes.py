@@ -2,8 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from pytest_cudaboot.rules.timetable import CARD, HOST
 
-__all__ = ["CARD", "HOST", "LANE_VARIABLE"]
+__all__ = ["CARD", "HOST", "LANE_VARIABLE", "lane_of"]
 
 LANE_VARIABLE = "CUDABOOT_LANE"  # `host`, or the UUID of the worker's card
+
+
+def lane_of(spec: Any) -> str:
+    """The lane that an xdist spec was given."""
+    return str(spec.env[LANE_VARIABLE])

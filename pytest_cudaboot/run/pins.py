@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
@@ -14,11 +14,20 @@ from pytest_cudaboot.run.ledger import CRASHED
 
 
 class WorkerPins:
-    """Gives each worker its card, through the one thing that its replacement inherits: the xdist spec."""
+    """Gives each worker its card, through the one thing that its replacement inherits: the xdist spec.
 
-    def __init__(self, controller: Controller, pins: Sequence[dict[str, str]]) -> None:
+    :param leaving: hears of each worker that is to leave its card, and when it has.
+    """
+
+    def __init__(
+        self,
+        controller: Controller,
+        pins: Sequence[dict[str, str]],
+        leaving: Callable[[str, bool], None],
+    ) -> None:
         self.controller = controller
         self.pins = pins
+        self.leaving = leaving
         self.lanes: Any = None
 
     def cards(self, nodeid: str) -> Sequence[str]:
@@ -40,7 +49,7 @@ class WorkerPins:
     def pytest_xdist_make_scheduler(self, config: pytest.Config, log: Any) -> Any:
         from pytest_cudaboot.run.scheduler import Lanes
 
-        self.lanes = Lanes(config, log, self._start, self.controller.incomplete)
+        self.lanes = Lanes(config, log, self._start, self.controller.incomplete, self.leaving)
         return self.lanes
 
     def pytest_handlecrashitem(self, report: pytest.TestReport) -> None:

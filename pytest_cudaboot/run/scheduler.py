@@ -10,7 +10,6 @@ import contextlib
 import os
 import signal
 import time
-from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -19,8 +18,8 @@ from xdist.scheduler import LoadScheduling
 
 from pytest_cudaboot.rules.dispatch import Move
 from pytest_cudaboot.rules.timetable import Job, Lane
-from pytest_cudaboot.run.lanes import CARD, HOST, LANE_VARIABLE
-from pytest_cudaboot.run.prepare import RESTARTS_PER_WORKER
+from pytest_cudaboot.run.lanes import HOST, lane_of
+from pytest_cudaboot.run.places import Places
 from pytest_cudaboot.run.seams import Board, Device, Panel
 from pytest_cudaboot.run.traffic import Traffic
 
@@ -34,10 +33,9 @@ AGAIN = -2  # and below, in the place of an item: the questions, from the first 
 class Lanes(LoadScheduling):  # type: ignore[misc]
     """At most one item a node; `pending` is what has not been sent.
 
-    A place is one of xdist's specs: a worker and all its replacements have the same one.
-
     :param start: called once with the collection's node ids and a worker's id, when all workers have collected.
     :param tell: hears why a place is given up.
+    :param leaving: hears of each worker that is to leave its card, and when it has (true, then false).
     """
 
     def __init__(
@@ -46,17 +44,18 @@ class Lanes(LoadScheduling):  # type: ignore[misc]
         log: Any,
         start: Callable[[Sequence[str], str], Board],
         tell: Callable[[str], None],
+        leaving: Callable[[str, bool], None],
     ) -> None:
         super().__init__(config, log)
         self._start = start
         self._tell = tell
+        self._leaving = leaving
         self._board: Board | None = None
         self._jobs: list[Job] = []
         self._traffic = Traffic([], [])
         self._session = config.pluginmanager.getplugin("dsession")
         self._clone, self._session._clone_node = self._session._clone_node, self._replace  # noqa: SLF001 - no hook
-        self._deaths: Counter[int] = Counter()
-        self._given_up: dict[int, str] = {}  # places, and why
+        self._places = Places(lambda: self._session.nodemanager.specs)
         self._crashed: list[int] = []  # items whose worker died, and whose report is not made yet
 
     # -- what xdist asks and tells -----------------------------------------------------------------------------
@@ -65,7 +64,7 @@ class Lanes(LoadScheduling):  # type: ignore[misc]
     def tests_finished(self) -> bool:
         """The stock property calls a run finished while an item is still under way."""
         if self._board is None:
-            return not self._places()
+            return not self._places.left
         busy = self.pending or self._traffic.under_way or any(self.node2pending.values())
         return not (busy or self._board.panel.open)
 
@@ -96,9 +95,10 @@ class Lanes(LoadScheduling):  # type: ignore[misc]
         """The item's reports have arrived before this."""
         self.node2pending[node].remove(item_index)
         if item_index == LEAVE:
+            self._leaving(node.gateway.id, False)  # noqa: FBT003 - it says what its name says
             self._left(name_of(node))
         elif item_index <= AGAIN and self._board is not None:
-            aside = self._board.panel.answered(AGAIN - item_index, self._cards())
+            aside = self._board.panel.answered(AGAIN - item_index, self._places.cards)
             for lane, why in aside.items():
                 self.set_aside(lane, f"{lane} is set aside: {why}")
         elif self._board is not None:
@@ -119,7 +119,7 @@ class Lanes(LoadScheduling):  # type: ignore[misc]
             self._left(name)
         for token in [token for token in sent if token <= AGAIN]:
             assert self._board is not None  # noqa: S101 - it has asked
-            self._board.panel.lost(AGAIN - token, self._cards())
+            self._board.panel.lost(AGAIN - token, self._places.cards)
         self._crashed += [index for index in sent if index >= 0]
         if not self._crashed:
             self._dispatch()
@@ -148,7 +148,7 @@ class Lanes(LoadScheduling):  # type: ignore[misc]
         for index in list(self.pending):
             if board.blocked(index):
                 self.pending.remove(index)
-            elif why := self._never(self._jobs[index]):
+            elif why := self._places.never(self._jobs[index]):
                 self.pending.remove(index)
                 board.impossible(index, why)
         for move in self._traffic.moves(self._lanes(), self.pending):
@@ -162,7 +162,7 @@ class Lanes(LoadScheduling):  # type: ignore[misc]
         idle = [node for node, sent in self.node2pending.items() if not sent and self._ready(node)]
         ready = {name_of(node): node for node in idle}
         workers = {name: node.gateway.id for name, node in ready.items()}
-        for question in panel.ask(workers, self._cards()):
+        for question in panel.ask(workers, self._places.cards):
             node = ready[question.lane]
             self.node2pending[node].append(AGAIN - question.number)
             node.send_runtest_some([(question.index, [], question.number)])
@@ -178,6 +178,7 @@ class Lanes(LoadScheduling):  # type: ignore[misc]
             else:
                 self.node2pending[partner].append(LEAVE)
                 partner.send_runtest_some([LEAVE])
+                self._leaving(partner.gateway.id, True)  # noqa: FBT003 - it says what its name says
         if not held.leaving:
             self._send(move.job)
 
@@ -199,9 +200,10 @@ class Lanes(LoadScheduling):  # type: ignore[misc]
     def _lanes(self) -> list[tuple[str, str, bool]]:
         """Name, what it serves, and whether a worker is ready for it; a card has a lane while its worker is replaced."""
         ready = {name_of(node): lane_of(node.gateway.spec) for node in self.node2pending if self._ready(node)}
-        cards = [lane_of(spec) for spec in self._places() if lane_of(spec) != HOST]
         hosts = [name for name, lane in ready.items() if lane == HOST]
-        return [(name, name, name in ready) for name in cards] + [(name, HOST, True) for name in hosts]
+        return [(name, name, name in ready) for name in self._places.cards] + [
+            (name, HOST, True) for name in hosts
+        ]
 
     def _ready(self, node: Any) -> bool:
         """Whether it has collected and lives; what it does now is the traffic's business, but for a stale order."""
@@ -211,58 +213,30 @@ class Lanes(LoadScheduling):  # type: ignore[misc]
     def _node(self, name: str) -> Any | None:
         return next((node for node in self.node2pending if name_of(node) == name and self._ready(node)), None)
 
-    def _places(self) -> list[Any]:
-        """By xdist's specs, not by the nodes alive: the replacement of a crashed worker is on its way."""
-        return [spec for spec in self._session.nodemanager.specs if id(spec) not in self._given_up]
-
-    def _cards(self) -> list[str]:
-        """The cards that have a worker, or will have one."""
-        return [lane for lane in map(lane_of, self._places()) if lane != HOST]
-
-    def _never(self, job: Job) -> str | None:
-        """Why a job can not be had in this run, or None."""
-        lanes = [lane_of(spec) for spec in self._places()]
-        serving = [lane for lane in lanes if (lane != HOST if job.lane == CARD else lane == job.lane)]
-        if len(serving) >= job.cards and (job.cards == 1 or job.lane != HOST):
-            return None
-        if job.cards > 1:
-            return f"{job.cards} cards are needed, and there are {sum(lane != HOST for lane in lanes)}"
-        why = [why for spec in self._session.nodemanager.specs if (why := self._lost(spec, job.lane))]
-        return f"no worker for {job.lane!r}" + (f"; {why[0]}" if why else "")
-
-    def _lost(self, spec: Any, lane: str) -> str | None:
-        fits = lane_of(spec) != HOST if lane == CARD else lane_of(spec) == lane
-        return self._given_up.get(id(spec)) if fits else None
-
     def _replace(self, node: Any) -> Any:
         """In the place of xdist's own, which knows one limit for all workers together, and ends the run at it."""
         spec = node.gateway.spec
-        self._deaths[id(spec)] += 1
-        if self._deaths[id(spec)] <= RESTARTS_PER_WORKER:
+        if (why := self._places.dies(spec)) is None:
             return self._clone(node)
-        self._give_up(spec, f"its worker died {self._deaths[id(spec)]} times")
+        self._give_up(spec, why)
         return None
 
     def set_aside(self, lane: str, why: str) -> None:
         """Send nothing more there: what is bound to that card is not run, and the rest goes to others."""
-        self._given_up |= {id(spec): why for spec in self._places() if lane_of(spec) == lane}
+        for spec in self._places.left:
+            if lane_of(spec) == lane:
+                self._places.give_up(spec, why)
         self._dispatch()
 
     def _give_up(self, spec: Any, why: str) -> None:
-        if id(spec) in self._given_up:
+        if not self._places.give_up(spec, why):
             return
-        self._given_up[id(spec)] = why
         lane = lane_of(spec)
         self._tell(f"{'a worker of the host' if lane == HOST else lane} is given up: {why}")
         self.numnodes -= 1
         if self._board is None and self.node2collection and self.collection_is_completed:
             self.schedule()
         self._dispatch()
-
-
-def lane_of(spec: Any) -> str:
-    """The lane that an xdist spec was given."""
-    return str(spec.env[LANE_VARIABLE])
 
 
 def name_of(node: Any) -> str:

@@ -16,6 +16,7 @@ import pytest
 
 from pytest_cudaboot.errors import UsageError
 from pytest_cudaboot.probes import kernel
+from pytest_cudaboot.probes.history import History, default_folder
 from pytest_cudaboot.probes.lease import acquire, lease_folder
 from pytest_cudaboot.probes.parent import die_with, may_be_debugged
 from pytest_cudaboot.report.files import Claim
@@ -32,6 +33,7 @@ from pytest_cudaboot.run.sweeper import Sweeper
 from pytest_cudaboot.run.tenants import look_around
 
 if TYPE_CHECKING:
+    from pytest_cudaboot.run.watchdog import Watchdog
     from pytest_cudaboot.run.worker import Worker
 
 IN_PROCESS = "main"  # the name of the worker that is no other process
@@ -169,13 +171,17 @@ def _configure_controller(config: pytest.Config, start: Start, environ: MutableM
     notes = () if start.pins else (UNPROTECTED,)
     config.add_cleanup(Sweeper(plan.run, environ).release)
     problem = start.box.problem or start.assembly.problem
-    controller = Controller(config, start.assembly, start.claim, problem=problem, notes=notes)
+    history = History(default_folder(environ))
+    controller = Controller(
+        config, start.assembly, start.claim, problem=problem, notes=notes, history=history
+    )
     config.pluginmanager.register(controller, "cudaboot-controller")
     if start.pins:
-        pins = WorkerPins(controller, start.pins)
+        watchdog = _watch(config, controller, environ)
+        pins = WorkerPins(controller, start.pins, watchdog.leaving)
         controller.watch(pins.cards, pins.set_aside)
         config.pluginmanager.register(pins, "cudaboot-pins")
-        _watch(config, controller, environ)
+        config.pluginmanager.register(watchdog, "cudaboot-watchdog")
         return
     from pytest_cudaboot.run.inprocess import InProcess
 
@@ -186,7 +192,7 @@ def _configure_controller(config: pytest.Config, start: Start, environ: MutableM
     config.pluginmanager.register(inprocess, "cudaboot-in-process")
 
 
-def _watch(config: pytest.Config, controller: Controller, environ: Mapping[str, str]) -> None:
+def _watch(config: pytest.Config, controller: Controller, environ: Mapping[str, str]) -> Watchdog:
     from pytest_cudaboot.run.scheduler import XdistWorkers
     from pytest_cudaboot.run.watchdog import Watchdog
 
@@ -201,7 +207,7 @@ def _watch(config: pytest.Config, controller: Controller, environ: Mapping[str, 
     )
     controller.on_start.append(watchdog.sent)
     controller.watchdog = watchdog
-    config.pluginmanager.register(watchdog, "cudaboot-watchdog")
+    return watchdog
 
 
 def _register_worker(

@@ -28,6 +28,8 @@ TICK = 1.0
 GRACE = 30.0  # for stacks, kills and reports, all of which come after a budget is spent
 COLLECTING = 600.0
 KILL_SECONDS = 5.0
+LEAVING = "leaving of its card"
+LEAVE_SECONDS = 30.0
 
 
 class Workers(Protocol):
@@ -132,6 +134,13 @@ class Watchdog:
         watched = self._dead.get(worker)
         return f"{watched.facts['hang']}; its worker was killed" if watched and watched.facts else None
 
+    def leaving(self, worker: str, begun: bool) -> None:  # noqa: FBT001 - a callback of two plain facts
+        """A gang's partner ends its device process, which is no test's time."""
+        if begun:
+            self._begin(worker, LEAVING, LEAVE_SECONDS)
+        else:
+            self._begin(worker, "waiting", None)
+
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         node = getattr(report, "node", None)  # xdist has put it on each report of a worker
@@ -151,7 +160,8 @@ class Watchdog:
     def pytest_testnodedown(self, node: Any) -> None:
         """Its report of a crash comes after this.
 
-        :raises Session.Interrupted: if it hung outside of all tests, since its replacement would do the same.
+        :raises Session.Interrupted: if it hung outside of all tests, since its replacement would do the same; but
+            for one that hung as it left its card to a gang, which has it now.
         """
         with self._lock:
             watched = self._watched.pop(node.gateway.id, None)
@@ -161,7 +171,8 @@ class Watchdog:
         if watched.facts and watched.nodeid is None:
             words = f"{watched.facts['hang']}, and was killed; its stacks are in {watched.facts['stacks']}"
             self._tell(words)
-            raise pytest.Session.Interrupted(words)
+            if watched.doing != LEAVING:
+                raise pytest.Session.Interrupted(words)
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_sessionfinish(self) -> None:

@@ -52,6 +52,7 @@ class BoxGate(Gate):
         clean = {name: value for name, value in os.environ.items() if not name.startswith(OURS)}
         # Two boxes have the same cards, and must not wait for each other.
         self.env = {**clean, "PYTHONPATH": str(ROOT), "CUDABOOT_LEASE_DIR": str(path / "leases")}
+        self.env["CUDABOOT_HISTORY"] = str(path / "history")
 
     def on(self, box: Box | str, **variables: str) -> BoxGate:
         """Put a box under it: one of the files, or one made by the test."""

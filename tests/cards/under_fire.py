@@ -14,8 +14,8 @@ from pathlib import Path
 import pytest
 
 from pytest_cudaboot.lowerers.base import LowererConfig
-from pytest_cudaboot.run.devices import LowererHandle, SessionHandle
 from pytest_cudaboot.run.evidence import Evidence
+from pytest_cudaboot.run.handles import LowererHandle, SessionHandle
 from pytest_cudaboot.run.worker import Worker
 
 HERE = Path(__file__).resolve().parent

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from pytest_cudaboot.probes.history import KEPT, NAME, THINGS, History
+from pytest_cudaboot.probes.history import KEPT, NAME, THINGS, History, default_folder
 
 A, B = ("a.works", "check", "xla"), ("b.works", "check", "")
 
@@ -81,3 +81,8 @@ def test_two_runs_at_once_lose_nothing(tmp_path: Path) -> None:
 
     assert [run.exitcode for run in runs] == [0, 0]
     assert len(json.loads((tmp_path / NAME).read_text())) == 10
+
+
+def test_a_variable_names_another_folder(tmp_path: Path) -> None:
+    assert default_folder({"CUDABOOT_HISTORY": str(tmp_path)}) == tmp_path
+    assert default_folder({"CUDABOOT_HISTORY": ""}).name == "cudaboot"

@@ -203,7 +203,7 @@ def test_processes_of_one_run_may_share_a_card(folder: Path) -> None:
 
 
 def test_who_wants_a_card_alone_waits_until_it_is_left(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(lease, "PATIENCE", 0.1)
+    monkeypatch.setattr(lease, "LEAVING", 0.1)
     with worker(folder, A) as other:
         with pytest.raises(
             LeaseError, match=rf"^{A} is kept by .*pid {other.told} .*, which has not left it$"

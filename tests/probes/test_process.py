@@ -7,14 +7,15 @@ import re
 import select
 import signal
 import sys
+import time
 from pathlib import Path
 
 import pytest
 
 from pytest_cudaboot.errors import CommandCrashError, CommandError, ToolMissingError
-from pytest_cudaboot.probes import process, recipes
+from pytest_cudaboot.probes import process, procfs, recipes
 from pytest_cudaboot.probes.process import ended_by, run_command, start_process
-from pytest_cudaboot.probes.procfs import process_state
+from pytest_cudaboot.probes.procfs import ProcessState, process_state
 from pytest_cudaboot.probes.recipes import environment_changes, recipe
 
 ENV = {"PATH": os.defpath, "LANG": "C.UTF-8"}
@@ -235,3 +236,22 @@ def wait_gone(pid: int, seconds: float = 10.0) -> bool:
         return bool(select.select([fd], [], [], seconds)[0])
     finally:
         os.close(fd)
+
+
+@pytest.mark.parametrize(("letter", "left"), [("R", ()), ("D", ("7 (python, state D)",))])
+def test_what_only_waits_for_a_processor_to_die_on_is_no_survivor(
+    letter: str, left: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A machine that is busy is no reason to set a card aside."""
+    seen = iter([{7: ProcessState(name="python", letter=letter, group=7)}, {}])
+    monkeypatch.setattr(procfs, "_members", lambda _: next(seen))
+
+    assert procfs.survivors(7, deadline=time.monotonic()) == left
+
+
+def test_the_wait_for_a_processor_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(procfs, "STARVED", 0.02)
+    state = ProcessState(name="python", letter="R", group=7)
+    monkeypatch.setattr(procfs, "_members", lambda _: {7: state})
+
+    assert procfs.survivors(7, deadline=time.monotonic()) == ("7 (python, state R)",)

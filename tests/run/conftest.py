@@ -28,6 +28,7 @@ def gate(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> Gate:
     monkeypatch.setenv("PYTHONPATH", str(ROOT))
     # Two runs of these tests on one machine have the same cards, and must not wait for each other.
     monkeypatch.setenv("CUDABOOT_LEASE_DIR", str(pytester.path / "leases"))
+    monkeypatch.setenv("CUDABOOT_HISTORY", str(pytester.path / "history"))
     return Gate(pytester)
 
 

@@ -13,8 +13,9 @@ from pytest_cudaboot.errors import BoxError
 from pytest_cudaboot.lowerers.base import LowererConfig
 from pytest_cudaboot.model import Gpu, Json
 from pytest_cudaboot.probes.lease import obstacles
-from pytest_cudaboot.run.devices import Devices, proved_platform
+from pytest_cudaboot.run.devices import Devices
 from pytest_cudaboot.run.evidence import Evidence
+from pytest_cudaboot.run.platforms import proved_platform
 
 # A lowerer that describes its client as being on the platform that its plugin is called after.
 STAND_IN = """

@@ -11,9 +11,10 @@ import pytest
 from pytest_cudaboot.errors import DeviceCrashError, DeviceGoneError, DeviceHangError, DevicePoisonedError
 from pytest_cudaboot.lowerers.base import LowererConfig
 from pytest_cudaboot.run import health
-from pytest_cudaboot.run.devices import Devices, LowererHandle
+from pytest_cudaboot.run.devices import Devices
 from pytest_cudaboot.run.evidence import Evidence
 from pytest_cudaboot.run.failures import classify
+from pytest_cudaboot.run.handles import LowererHandle
 
 # What a session is asked for decides what the lowerer finds broken after that.
 LOWERER = """

@@ -164,7 +164,7 @@ def test_a_card_whose_worker_dies_again_and_again_is_given_up_by_name(gate: BoxG
     """The other card's items and those of any card go on."""
     gate.on("two-h200").suite(MORTAL, table("bound", "each") + table("free", "any"))
     (gate.path / "conftest.py").write_text(
-        "from pytest_cudaboot.run import scheduler\nscheduler.RESTARTS_PER_WORKER = 2\n"
+        "from pytest_cudaboot.run import places\nplaces.RESTARTS_PER_WORKER = 2\n"
     )
     gate.ran(gpus="0,1")
 
@@ -176,3 +176,88 @@ def test_a_card_whose_worker_dies_again_and_again_is_given_up_by_name(gate: BoxG
     assert stopped == [f"no worker for '{lost}'; {why}"] * 9
     assert gate.outcomes["a.free"] == "holds"
     assert Path(gate.out / "ledger.jsonl").exists()
+
+
+STOPPED = """
+import os, signal
+from pathlib import Path
+from pytest_cudaboot.run import watchdog
+from pytest_cudaboot.run.worker import Worker
+watchdog.TICK, watchdog.GRACE, watchdog.KILL_SECONDS, watchdog.LEAVE_SECONDS = 0.1, 0.4, 0.5, 1.0
+leave = Worker.leave
+def stopped_once(self):
+    if not Path("stopped").exists():
+        Path("stopped").touch()
+        os.kill(os.getpid(), signal.SIGSTOP)
+    leave(self)
+Worker.leave = stopped_once
+"""
+GANG = """
+import pytest
+@pytest.mark.spec("a.pair")
+def test_pair(lowerer, gpus): assert lowerer.call("prove") == [card.uuid for card in gpus]
+"""
+
+
+def test_a_partner_that_is_stopped_as_it_leaves_is_killed_and_the_gang_goes_on(gate: BoxGate) -> None:
+    gate.on("two-h200").suite(GANG, table("pair", "any", cards=2))
+    (gate.path / "conftest.py").write_text(STOPPED)
+    gate.ran(gpus="0,1")
+
+    assert gate.outcomes == {"a.pair": "holds"}
+    assert any("did not end its leaving of its card within 1 s" in why for why in gate.verdict["reasons"])
+
+
+OTHERWISE = """
+import os, pytest
+from pathlib import Path
+
+first = os.environ.get("CUDABOOT_LANE") is None or not Path(os.environ["CUDABOOT_LANE"]).exists()
+Path(os.environ.get("CUDABOOT_LANE", "controller")).touch()
+
+@pytest.mark.spec("a.free")
+@pytest.mark.parametrize("n", range(3 if first else 4))
+def test_free(n, gpu, measure): measure(card=gpu.uuid)
+
+@pytest.mark.spec("a.bound")
+@pytest.mark.parametrize("n", range(3))
+def test_bound(n, gpu, measure):
+    measure(x=1)
+    if gpu.index == 0:
+        os._exit(1)
+"""
+
+
+def test_a_replacement_that_collects_something_else_gets_nothing(gate: BoxGate) -> None:
+    """Its indices would mean other tests; what its card alone could do is not run, and the rest goes on."""
+    tables = table("free", "any"), table("bound", "each")
+    gate.on("two-h200").suite(OTHERWISE, "".join(tables).replace('lowerers = ["xla"]\n', ""))
+    gate.ran(gpus="0,1")
+
+    lost, spared = gate.uuids
+    why = "its new worker collected other tests"
+    assert f"{lost} is given up: {why}" in gate.verdict["reasons"]
+    assert [record["reason"] for record in gate.records("blocked")] == [f"no worker for '{lost}'; {why}"] * 2
+    assert gate.cards_of("a.bound") == {lost: "broken", spared: "holds"}
+    assert gate.outcomes["a.free"] == "holds"
+
+
+EARLY = """
+import os
+from pathlib import Path
+lane = os.environ.get("CUDABOOT_LANE", "")
+if lane.startswith("GPU") and not Path(lane).exists():
+    Path(lane).touch()
+    os._exit(1)
+"""
+
+
+def test_workers_that_die_before_their_first_collection_are_replaced(gate: BoxGate) -> None:
+    gate.on("two-h200").suite(SHORT.replace("four", "each"), "")
+    tables = table("each", "any"), table("one", "each")
+    (gate.path / "catalog.toml").write_text("".join(tables).replace('lowerers = ["xla"]\n', ""))
+    (gate.path / "conftest.py").write_text(EARLY)
+    gate.ran(gpus="0,1")
+
+    assert gate.cards_of("a.one") == dict.fromkeys(gate.uuids, "holds")
+    assert gate.outcomes["a.each"] == "holds"
