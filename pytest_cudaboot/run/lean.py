@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -52,7 +53,8 @@ def sandbox(project: Project, request: pytest.FixtureRequest) -> Sandbox:
         pytest.skip(str(miss))
     folder = platformdirs.user_cache_path("cudaboot") / "lean"
     pin = project.path / tool.TOOLCHAIN
-    name = f"{project.path.name}-{sha256(pin)[:12] if pin.is_file() else 'unpinned'}"
+    whose = hashlib.sha256(bytes(project.path)).hexdigest()[:8]  # checkouts of one name are not each other's
+    name = f"{project.path.name}-{whose}-{sha256(pin)[:12] if pin.is_file() else 'unpinned'}"
     copy = folder / "".join(letter if letter.isalnum() or letter in "-." else "_" for letter in name)
     copy.mkdir(parents=True, exist_ok=True)
     made = Sandbox(root=copy, program=program, environ=environ)
@@ -76,7 +78,7 @@ def lake(sandbox: Sandbox, run: Runner, evidence: Evidence) -> Callable[..., Com
 
 @pytest.fixture
 def prove(
-    project: Project, lake: Callable[..., Completed], tmp_path: Path, evidence: Evidence
+    sandbox: Sandbox, lake: Callable[..., Completed], tmp_path: Path, evidence: Evidence
 ) -> Callable[[str], Json]:
     """A function that builds a target of proofs, or recalls that the very same sources were built before.
 
@@ -84,14 +86,19 @@ def prove(
     """
     folder = platformdirs.user_cache_path("cudaboot") / "proofs"
 
+    def key_of(target: str) -> str:
+        # Of the copy, since that is what is built: somebody may be at work in the checkout.
+        return proofs_key(tool.proof_files(sandbox.root), target)
+
     def prove_one(target: str) -> Json:
         evidence.act()
-        key = proofs_key(tool.proof_files(project.path), target)
+        key = key_of(target)
         facts = tool.recall(folder, key)
         recalled = facts is not None
         if facts is None:
             facts = build(target)
-            tool.keep(folder, key, facts)
+            if key_of(target) == key:  # another run may have brought the copy up to date meanwhile
+                tool.keep(folder, key, facts)
         evidence.measure(**{f"{target}_seconds": facts["seconds"]})
         evidence.note(**{target: {**facts, "key": key, "recalled": recalled}})
         return facts

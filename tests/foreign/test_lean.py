@@ -90,6 +90,19 @@ def test_what_was_proved_is_recalled_until_a_source_changes(lean: Lean) -> None:
     assert lean.gate.cells["step1.proofs"]["evidence"]["Proofs"]["recalled"] is False
 
 
+def test_what_changed_while_it_was_proved_is_not_taken_for_proved(lean: Lean, tmp_path: Path) -> None:
+    """Somebody saves a file between two builds of a run: it is in neither, so the next run builds it."""
+    lake, edited = tmp_path / "elan" / "bin" / "lake", lean.checkout / "More.lean"
+    text = lake.read_text()
+    save = f'case "$*" in *build*) echo "theorem two : 2 = 2 := rfl" >{edited};; esac'
+    lake.write_text(text.replace("\n", f"\n{save}\n", 1))
+    assert lean.judge(*ASKED, *PROOFS, "-k", "proved").ret == 12
+
+    assert lean.judge(*ASKED, *PROOFS, "-k", "proved").ret == 12
+
+    assert lean.asked.count("build Proofs") == lean.asked.count("build ProofsMinimal") == 2
+
+
 @pytest.mark.parametrize(
     ("source", "words"),
     [
