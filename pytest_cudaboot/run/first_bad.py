@@ -13,6 +13,7 @@ import pytest
 
 from pytest_cudaboot.errors import CudabootError, NoTimeLeftError, NumericError
 from pytest_cudaboot.model import CellKey, Json
+from pytest_cudaboot.rules.iree_target import choose_target
 from pytest_cudaboot.run.evidence import Evidence
 from pytest_cudaboot.run.handles import LowererHandle
 from pytest_cudaboot.run.items import cell_id
@@ -172,4 +173,5 @@ def _write(found: Search, folder: Path, handle: LowererHandle, worker: Worker) -
         versions["iree-base-compiler"] = str(compiler["version"])
     if worker.gpu is not None:
         versions["card"] = worker.gpu.name
-    write_reproducer(found.bad, folder, versions=versions, platform=handle.platform)
+    flags = choose_target(handle.platform, worker.environ).flags
+    write_reproducer(found.bad, folder, versions=versions, platform=handle.platform, flags=flags)

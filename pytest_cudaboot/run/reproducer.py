@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pytest_cudaboot.model import Json
+from pytest_cudaboot.rules.iree_target import DEVICES, choose_target
 
 if TYPE_CHECKING:
     from pytest_cudaboot.rules.first_bad_facts import FirstBad
@@ -41,22 +42,33 @@ raise SystemExit(0 if error < {allowed!r} else 1)
 '''
 
 
-def write_reproducer(bad: FirstBad, folder: Path, *, versions: Mapping[str, str], platform: str) -> Path:
+def write_reproducer(
+    bad: FirstBad,
+    folder: Path,
+    *,
+    versions: Mapping[str, str],
+    platform: str,
+    flags: Sequence[str] | None = None,
+) -> Path:
     """The module, its inputs, what it should make, what it made, and how to run it.
 
     :param versions: what it was seen with, by name; see :func:`versions_of`.
+    :param flags: words that told IREE's compiler its target; those of the platform's default otherwise.
     :returns: the folder.
     """
     import numpy as np
 
     folder.mkdir(parents=True, exist_ok=True)
+    for left in (*folder.glob("*.npy"), folder / "check.py"):  # of an earlier run in the same place
+        left.unlink(missing_ok=True)
     head = f"@{bad.cut.entry}("
     (folder / f"{ENTRY}.mlir").write_text(bad.cut.text.replace(head, f"@{ENTRY}(", 1), encoding="utf-8")
     for index, array in enumerate(bad.inputs):
         np.save(folder / f"input_{index}.npy", array)
     np.save(folder / "expected.npy", np.asarray(bad.expected, np.float32))
     np.save(folder / "seen.npy", np.asarray(bad.seen, np.float32))
-    (folder / "README.md").write_text(_readme(bad, versions, platform), encoding="utf-8")
+    lines = _commands(bad, platform, choose_target(platform, {}).flags if flags is None else flags)
+    (folder / "README.md").write_text(_readme(bad, versions, platform, lines), encoding="utf-8")
     if bad.lowerer == "xla":
         (folder / "check.py").write_text(_check(bad, platform), encoding="utf-8")
     facts = {**bad.to_json(), "versions": dict(versions)}
@@ -115,7 +127,7 @@ def _check(bad: FirstBad, platform: str) -> str:
     )
 
 
-def _readme(bad: FirstBad, versions: Mapping[str, str], platform: str) -> str:
+def _readme(bad: FirstBad, versions: Mapping[str, str], platform: str, commands: Sequence[str]) -> str:
     facts = bad.to_json()
     what = "alone" if bad.alone else f"in {facts['operations']} operations together"
     lines = [
@@ -138,7 +150,7 @@ def _readme(bad: FirstBad, versions: Mapping[str, str], platform: str) -> str:
         "",
         "To run it again:",
         "",
-        *(f"    {line}" for line in _commands(bad, platform)),
+        *(f"    {line}" for line in commands),
         "",
     ]
     return "\n".join(lines)
@@ -153,19 +165,15 @@ def _outputs(bad: FirstBad) -> str:
     return f"`{bad.value}`" if not others else f"`{bad.value}` at place {bad.output}, among {others} others"
 
 
-def _commands(bad: FirstBad, platform: str) -> Sequence[str]:
+def _commands(bad: FirstBad, platform: str, flags: Sequence[str]) -> Sequence[str]:
     if bad.lowerer == "xla":
         return ["PJRT_PLUGIN=/path/to/plugin.so python check.py"]
-    backend, chip, device = {
-        "cpu": ("llvm-cpu", "--iree-llvmcpu-target-cpu=generic", "local-task"),
-        "cuda": ("cuda", "--iree-cuda-target=sm_86", "cuda"),
-    }[platform]
     inputs = " ".join(f"--input=@input_{index}.npy" for index in range(len(bad.inputs)))
     wanted = " ".join(
         "--expected_output=@expected.npy" if place == bad.output else "--expected_output='(ignored)'"
         for place in range(len(bad.cut.outputs))
     )
     return [
-        f"iree-compile {ENTRY}.mlir --iree-hal-target-backends={backend} {chip} -o {ENTRY}.vmfb",
-        f"iree-run-module --module={ENTRY}.vmfb --device={device} --function={ENTRY} {inputs} {wanted}",
+        f"iree-compile {ENTRY}.mlir {' '.join(flags)} -o {ENTRY}.vmfb",
+        f"iree-run-module --module={ENTRY}.vmfb --device={DEVICES[platform]} --function={ENTRY} {inputs} {wanted}",
     ]

@@ -93,10 +93,14 @@ def test_a_kernel_that_xla_is_given_transposed(
     assert "PJRT C API: 0." in said_of(folder)
     env = {**os.environ, "PJRT_PLUGIN": str(plugin)}
     assert command(folder) == [["PJRT_PLUGIN=/path/to/plugin.so", "python", "check.py"]]
-    assert subprocess.run([sys.executable, "check.py"], cwd=folder, env=env, check=False).returncode == 0
     module = folder / "module.mlir"
     module.write_text(module.read_text().replace(right, wrong))
-    assert subprocess.run([sys.executable, "check.py"], cwd=folder, env=env, check=False).returncode == 1
+    checked = subprocess.run(
+        [sys.executable, "check.py"], cwd=folder, env=env, check=False, capture_output=True, text=True
+    )
+    found, was = map(float, re.findall(r"[\d.]+(?:e-?\d+)?", checked.stdout))
+    assert checked.returncode == 1
+    assert found == pytest.approx(was, rel=1e-3)
 
 
 def test_a_function_that_iree_is_given_another_of(tmp_path: Path) -> None:

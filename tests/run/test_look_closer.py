@@ -67,9 +67,13 @@ def test_the_place_is_in_the_evidence_and_the_outcome_is_as_before(gate: Gate) -
 
 
 def test_the_folder_has_no_word_of_this_machine(gate: Gate) -> None:
-    out = gate_with(gate, DIFFERS).out
+    folder = gate.out / "broken/a.works-host/first-bad/linear_fwd"
+    folder.mkdir(parents=True)
+    (folder / "input_7.npy").write_text("of an earlier run")
 
-    folder = out / "broken/a.works-host/first-bad/linear_fwd"
+    gate_with(gate, DIFFERS)
+
+    assert not (folder / "input_7.npy").exists()
     assert {path.name for path in folder.iterdir()} >= {
         "module.mlir",
         "README.md",
