@@ -21,10 +21,10 @@ from pytest_cudaboot.probes.toolchain import find_cpu_plugin
 from pytest_cudaboot.project import Project
 from pytest_cudaboot.rules.iree_target import DEVICES
 from pytest_cudaboot.rules.signature import check_artifact
-from pytest_cudaboot.run.devices import LowererHandle, SessionHandle
 from pytest_cudaboot.run.evidence import Evidence
 from pytest_cudaboot.run.filling import cpu_modules
 from pytest_cudaboot.run.first_bad import FOLDER, Looker
+from pytest_cudaboot.run.handles import LowererHandle, SessionHandle
 from pytest_cudaboot.run.reproducer import versions_of, write_reproducer
 
 if TYPE_CHECKING:
