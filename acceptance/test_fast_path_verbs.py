@@ -11,7 +11,7 @@ import pytest
 from pytest_cudaboot.project import suite_root
 from pytest_cudaboot.rules.numerics import compare
 from pytest_cudaboot.rules.tolerances import load_tolerances
-from pytest_cudaboot.run.devices import LowererHandle, SessionHandle
+from pytest_cudaboot.run.handles import LowererHandle, SessionHandle
 
 GRAPH = suite_root() / "fixtures" / "verbs" / "squares.mlir"
 LABELS = [0, 1, 2, 2, 1, 0]
