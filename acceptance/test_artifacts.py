@@ -31,7 +31,7 @@ from pytest_cudaboot.project import Project
 from pytest_cudaboot.rules.iree_target import choose_target
 from pytest_cudaboot.rules.seeded import judge
 from pytest_cudaboot.rules.selection import pin_environment
-from pytest_cudaboot.rules.signature import check_artifact, read_signature
+from pytest_cudaboot.rules.signature import artifact_fault, read_signature
 from pytest_cudaboot.rules.tolerances import load_tolerances
 from pytest_cudaboot.run.evidence import Evidence
 from pytest_cudaboot.run.handles import LowererHandle, SessionHandle
@@ -84,21 +84,12 @@ class Walk:
 @pytest.fixture
 def graphs(project: Project) -> list[Path]:
     """The graphs that keep the artifact rules, the smallest first; `artifacts.rules` tells of the others."""
-    return [path for path in project.unproved if rules_fault(path) is None]
-
-
-def rules_fault(path: Path) -> str | None:
-    """What keeps a file from being an artifact."""
-    try:
-        check_artifact(path)
-    except SignatureError as error:
-        return str(error)
-    return None
+    return [path for path in project.unproved if artifact_fault(path) is None]
 
 
 @pytest.mark.spec("artifacts.rules")
 def test_every_graph_is_a_text_of_the_checkout(project: Project, evidence: Evidence) -> None:
-    faults = {os.path.relpath(path, project.path): rules_fault(path) for path in project.unproved}
+    faults = {os.path.relpath(path, project.path): artifact_fault(path) for path in project.unproved}
     others = {name: why for name, why in faults.items() if why is not None}
 
     evidence.measure(graphs=len(faults), artifacts=len(faults) - len(others))
@@ -134,6 +125,7 @@ def test_every_artifact_compiles(
 # > shape or element type is not the one in its signature.
 @pytest.mark.spec("artifacts.runs")
 def test_one_step_of_every_artifact_is_what_a_cpu_makes_of_it(
+    lowerer: LowererHandle,
     run_here: Callable[[Graph, list[Any]], list[Any]],
     peer: Peer,
     graphs: list[Path],
@@ -151,7 +143,7 @@ def test_one_step_of_every_artifact_is_what_a_cpu_makes_of_it(
         except FAULTS as error:
             alone[graph.entry] = str(error)
             return
-        judged = judge_outputs(graph, inputs, made, wanted).require()
+        judged = judge_outputs(graph, inputs, made, wanted, lowerer.platform).require()
         errors[graph.entry] = {"median": judged.comparison.median, "moved": judged.moved}
 
     walk.over(graphs, run_one)
@@ -169,16 +161,16 @@ def test_an_output_that_is_off_would_be_seen(
     inputs = graph.inputs(SEED)
     made = run_here(graph, inputs)
 
-    judge_outputs(graph, inputs, made, made).require()
+    judge_outputs(graph, inputs, made, made, "cuda").require()
     for wrong in ([array * 2 + 1 for array in made], [np.full_like(array, np.nan) for array in made]):
         with pytest.raises(NumericError, match="outputs differ"):
-            judge_outputs(graph, inputs, wrong, made).require()
+            judge_outputs(graph, inputs, wrong, made, "cuda").require()
 
 
-def judge_outputs(graph: Graph, inputs: list[Any], made: list[Any], wanted: list[Any]) -> Any:
+def judge_outputs(graph: Graph, inputs: list[Any], made: list[Any], wanted: list[Any], platform: str) -> Any:
     """The two, within the bound for the graph's hardest operation."""
     signature = read_signature(graph.path.read_text(encoding="utf-8"))
-    tolerance = load_tolerances().of(graph.family, "cuda")
+    tolerance = load_tolerances().of(graph.family, platform)
     return judge(made, wanted, signature=signature, inputs=inputs, tolerance=tolerance)
 
 

@@ -197,8 +197,6 @@ def _named(path: Path, document: str | None) -> Project:
             f"--cudaboot-project {str(path)!r} has no ffi/; name a checkout that has one, or `reference`"
         )
     root = path.resolve()
-    if not (root / "ffi").resolve().is_relative_to(root):
-        raise ProjectError(f"--cudaboot-project {str(path)!r}: its ffi/ is a link out of the checkout")
     return _read(root, printable(root.name), document)
 
 
@@ -208,6 +206,8 @@ def printable(name: str) -> str:
 
 
 def _read(path: Path, name: str, document: str | None) -> Project:
+    if not (path / "ffi").resolve().is_relative_to(path.resolve()):
+        raise ProjectError(f"{str(path)!r}: its ffi/ is a link out of the checkout")
     found = survey(path)
     names = [graph.name for graph in found.artifacts.paths if graph.parent == path / "nets"]
     steps = {graph.removesuffix(STEP) for graph in names if graph.endswith(STEP)}

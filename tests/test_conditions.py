@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 from collections import defaultdict
 from pathlib import Path
 
@@ -57,6 +58,7 @@ def module_mark(path: Path) -> str | None:
     return None
 
 
+@functools.cache
 def taken() -> dict[str, set[str]]:
     """For each spec everything that its tests name, through fixtures and helpers too."""
     helpers = [path for path in SUITE.glob("*.py") if not path.name.startswith("test_")]

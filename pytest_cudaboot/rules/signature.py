@@ -86,6 +86,15 @@ def check_artifact(path: Path) -> Signature:
     return signature
 
 
+def artifact_fault(path: Path) -> str | None:
+    """What keeps a file from being an artifact, in words; None if it is one."""
+    try:
+        check_artifact(path)
+    except SignatureError as error:
+        return str(error)
+    return None
+
+
 def read_declaration(text: str) -> Signature:
     """The signature that a compiled module declares: `sync func @f(%input0: tensor<4xf32>) -> (%output0: ...)`.
 

@@ -13,6 +13,7 @@ from pytest_cudaboot.probes import store, toolchain
 from pytest_cudaboot.project import Project, suite_root
 from pytest_cudaboot.rules.iree_pins import read_runtime_commit
 from pytest_cudaboot.rules.iree_target import choose_target
+from pytest_cudaboot.rules.signature import artifact_fault
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -77,8 +78,9 @@ def kept_modules(parts: IreeParts, platform: str, environ: Mapping[str, str]) ->
 
 
 def needed_graphs(project: Project) -> list[Path]:
-    """What a run may ask a module of: the project's nets, and the suite's own graphs that must be refused."""
+    """What a run may ask a module of: the project's nets, its artifacts, and the suite's own graphs that must be refused."""
     nets = [graph for net in project.nets for graph in (project.forward(net), project.step(net))]
+    nets += [path for path in project.unproved if path not in nets and artifact_fault(path) is None]
     return nets + sorted((suite_root() / "fixtures" / "broken" / "graphs").glob("*.mlir"))
 
 

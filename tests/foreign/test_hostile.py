@@ -66,6 +66,12 @@ def test_sources_elsewhere_are_refused(foreign: Path, tmp_path: Path) -> None:
 
     with pytest.raises(ProjectError, match="its ffi/ is a link out of the checkout"):
         found(foreign)
+    with pytest.raises(ProjectError, match="its ffi/ is a link out of the checkout"):
+        find_project(None, foreign)
+
+
+def test_a_rootdir_with_document_and_sources_is_the_project(foreign: Path) -> None:
+    assert find_project(None, foreign) == found(foreign)
 
 
 def test_a_file_that_is_none_of_its_own_is_named_and_never_opened(foreign: Path, tmp_path: Path) -> None:
