@@ -123,15 +123,11 @@ def train_a_while(
             "LD_DEBUG_OUTPUT": str(tmp_path / "loader"),
         }
         argv = [str(program), *trainers[0].arguments]
+        evidence.note(argv=argv)
         with run.background(argv, output, cwd=sandbox.root, env=env) as learner:
-            while not learner.wait(LOOK) and len(losses(read(output))) < ENOUGH:
-                if evidence.left < MARGIN:
-                    break
-        names = {name for path in tmp_path.glob("loader.*") for name in opened(path.read_bytes())}
-        evidence.ran_on("cuda" if any("libcuda.so" in name for name in names) else "cpu", [])
-        loaded = sorted({Path(name).name for name in names} & set(SHIMS.values()))
-        evidence.note(argv=argv, loaded=loaded, log_tail=read(output)[-2000:])
-        assert loaded == [SHIMS[lowerer]], f"asked for {lowerer}, loaded {loaded}: {read(output)[-500:]}"
+            while not learner.wait(LOOK) and len(losses(read(output))) < ENOUGH and evidence.left > MARGIN:
+                pass
+        check_loaded(lowerer, tmp_path, read(output), evidence)
         return read(output)
 
     return train_through
@@ -139,3 +135,12 @@ def train_a_while(
 
 def read(path: Path) -> str:
     return path.read_text(encoding="utf-8", errors="replace")
+
+
+def check_loaded(lowerer: str, traces: Path, log: str, evidence: Evidence) -> None:
+    """What the loader opened says where it ran and through which shim."""
+    names = {name for path in traces.glob("loader.*") for name in opened(path.read_bytes())}
+    loaded = sorted({Path(name).name for name in names} & set(SHIMS.values()))
+    evidence.ran_on("cuda" if any("libcuda.so" in name for name in names) else "cpu", [])
+    evidence.note(loaded=loaded, log_tail=log[-2000:])
+    assert loaded == [SHIMS[lowerer]], f"asked for {lowerer}, loaded {loaded}: {log[-500:]}"

@@ -96,24 +96,26 @@ def prove(
         facts = tool.recall(folder, key)
         recalled = facts is not None
         if facts is None:
-            facts = build(target)
+            facts = _prove(lake, target, tmp_path)
             if key_of(target) == key:  # another run may have brought the copy up to date meanwhile
                 tool.keep(folder, key, facts)
         evidence.measure(**{f"{target}_seconds": facts["seconds"]})
         evidence.note(**{target: {**facts, "key": key, "recalled": recalled}})
         return facts
 
-    def build(target: str) -> Json:
-        began, trace = time.monotonic(), tmp_path / "loader"
-        done = lake("build", target, env={"LD_DEBUG": "files", "LD_DEBUG_OUTPUT": str(trace)})
-        if left_out := unproved(f"{done.stdout}\n{done.stderr}"):
-            raise ProjectError(f"lake build {target}: {len(left_out)} proofs are left out: {left_out[0]}")
-        libraries = {name for path in tmp_path.glob("loader.*") for name in opened(path.read_bytes())}
-        return {
-            "target": target,
-            "seconds": round(time.monotonic() - began, 1),
-            "opened": sorted(libraries),
-            "proved": datetime.now(UTC).isoformat(timespec="seconds"),
-        }
-
     return prove_one
+
+
+def _prove(lake: Callable[..., Completed], target: str, scratch: Path) -> Json:
+    """Build a target of proofs, and tell what the loader opened meanwhile."""
+    began = time.monotonic()
+    done = lake("build", target, env={"LD_DEBUG": "files", "LD_DEBUG_OUTPUT": str(scratch / "loader")})
+    if left_out := unproved(f"{done.stdout}\n{done.stderr}"):
+        raise ProjectError(f"lake build {target}: {len(left_out)} proofs are left out: {left_out[0]}")
+    libraries = {name for path in scratch.glob("loader.*") for name in opened(path.read_bytes())}
+    return {
+        "target": target,
+        "seconds": round(time.monotonic() - began, 1),
+        "opened": sorted(libraries),
+        "proved": datetime.now(UTC).isoformat(timespec="seconds"),
+    }

@@ -106,6 +106,15 @@ def test_a_huge_document_is_refused_by_its_size(foreign: Path) -> None:
         found(foreign).conditions()
 
 
+def test_a_run_over_it_is_a_usage_error(suite: Callable[..., Gate], foreign: Path) -> None:
+    gate = suite(*GRAPHS_ONLY)
+    with (foreign / "CUDA.md").open("wb") as file:
+        file.truncate(100 << 20)
+
+    assert judged(gate, foreign).ret == 4
+    assert "is too large for a bring-up document; at most" in gate.verdict["reasons"][0]
+
+
 def test_a_huge_graph_is_refused_by_its_size(foreign: Path) -> None:
     with (foreign / "renders" / "huge.mlir").open("wb") as file:
         file.truncate(100 << 20)
