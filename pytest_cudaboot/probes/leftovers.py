@@ -15,6 +15,7 @@ from pytest_cudaboot.probes import procfs
 from pytest_cudaboot.probes.sweep import MARK
 
 DRIVER = "/libcuda.so"
+PIN = b"CUDA_VISIBLE_DEVICES="
 ENDING = 5.0
 
 
@@ -41,14 +42,13 @@ def left_on(uuids: Collection[str], run: str, since: int, spared: Collection[int
 
     :param spared: those that are meant to live on.
     """
-    wanted = {f"CUDA_VISIBLE_DEVICES={uuid}".encode() for uuid in uuids}
     pids = [int(entry.name) for entry in Path("/proc").iterdir() if entry.name.isdecimal()]
     return [
         Leftover(pid=pid, name=state.name)
         for pid in pids
         if pid not in spared
         and (procfs.started_at(pid) or 0) >= since
-        and _bears(pid, f"{MARK}={run}".encode(), wanted)
+        and _bears(pid, f"{MARK}={run}".encode(), {uuid.encode() for uuid in uuids})
         and _has_driver(pid)
         and (state := procfs.process_state(pid)) is not None
     ]
@@ -75,9 +75,11 @@ def _has_driver(pid: int) -> bool:
         return False
 
 
-def _bears(pid: int, mark: bytes, pins: Collection[bytes]) -> bool:
+def _bears(pid: int, mark: bytes, cards: Collection[bytes]) -> bool:
+    """Whether a process has the run's mark and such a card in its mask, which for a gang has several."""
     try:
         environ = Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
     except OSError:  # it has ended, or is another user's
         return False
-    return mark in environ and not set(pins).isdisjoint(environ)
+    masks = (entry.removeprefix(PIN).split(b",") for entry in environ if entry.startswith(PIN))
+    return mark in environ and any(not set(cards).isdisjoint(mask) for mask in masks)

@@ -73,7 +73,9 @@ def counting(*at: str, cards: int = 1) -> Box:
     return Box(cards=(replace(made[0], at=("later 83 2500", "later 197 3000000000", *at)), *made[1:]))
 
 
-def happening(gate: BoxGate, box: Box, what: str, *, fails: str = "pass") -> BoxGate:
+def happening(
+    gate: BoxGate, box: Box, what: str, *, fails: str = "pass", words: tuple[str, ...] | None = None
+) -> BoxGate:
     """A run under which that happens to the first card, while its first test has it; one card needs no workers."""
     gate.on(box).suite(HAPPENS.format(what=what, fails=fails), CATALOG)
     log = gate.root / "dev/kmsg"
@@ -81,7 +83,8 @@ def happening(gate: BoxGate, box: Box, what: str, *, fails: str = "pass") -> Box
     log.write_text(
         "6,1,0,-;what the kernel wrote at boot\n6,2,0,-;NVRM: Xid (PCI:0000:01:00): 79, long ago\n"
     )
-    gate.ran(*(() if len(box.cards) > 1 else ("-n", "0")), gpus="all")
+    alone = () if len(box.cards) > 1 else ("-n", "0")
+    gate.ran(*(alone if words is None else words), gpus="all")
     return gate
 
 

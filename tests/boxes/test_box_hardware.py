@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from tests.boxes.box import REPLAYED, BoxGate
-from tests.boxes.stormy import FIRST, MARK, SECOND, counting, happening, hardware
+from tests.boxes.stormy import BRIDGES, FIRST, MARK, SECOND, counting, happening, hardware
 
 AER = '(ROOT / "sys/bus/pci/devices/{}/aer_dev_{}").write_text("{}\\n")'
 LOG = '(ROOT / "dev/kmsg").open("a").write("4,99,1,-;{}\\n")'
@@ -132,3 +132,17 @@ def test_what_a_card_does_not_answer_is_listed(gate: BoxGate) -> None:
     missing = gate.verdict["box"]["unobservable"][FIRST]
     assert {"pcie.replay", "ecc.uncorrected", "temperature_c", "aer"} <= set(missing)
     assert "pcie.bad_tlp" not in missing
+
+
+def test_a_storm_on_a_bridge_above_several_cards_takes_none_out(gate: BoxGate) -> None:
+    """The box is suspect, and no card of it in particular."""
+    box = counting(cards=2)
+    shared = replace(box, cards=tuple(replace(card, bridge=(BRIDGES[0],)) for card in box.cards))
+    gate.env["CUDA_VISIBLE_DEVICES"] = FIRST
+    happening(gate, shared, AER.format(BRIDGES[0], "correctable", "BadTLP 700"), words=("-n", "0"))
+
+    (suspect,) = gate.verdict["box"]["suspect"]
+    assert (suspect["counter"], suspect["aside"]) == (f"aer.BadTLP@{BRIDGES[0]}", False)
+    assert gate.verdict["verdict"] == "hardware suspect"
+    assert gate.verdict["reasons"][0].startswith(f"a bridge above {FIRST} and others: aer.BadTLP@")
+    assert gate.cards_of("a.bound") == {FIRST: "holds"}
