@@ -11,12 +11,13 @@ from pathlib import Path
 
 from pytest_cudaboot.errors import UsageError
 from pytest_cudaboot.model import Json
+from pytest_cudaboot.report.forensics import clear
 from pytest_cudaboot.rules.verdict import EXIT_USAGE, running, usage
 
 VERDICT = "verdict.json"
 LEDGER = "ledger.jsonl"
 LOGS = "logs"
-LOG_PATTERN = "device-*.log"
+LOG_PATTERNS = ("device-*.log", "inputs-*.npz")
 WORK = ".work"
 LOCK = ".lock"
 NEVER_BEGAN = "the run ended before its session began; what it printed says why"
@@ -117,5 +118,7 @@ def _clear(out: Path) -> None:
     shutil.rmtree(out / WORK, ignore_errors=True)
     (out / WORK).mkdir()
     (out / LEDGER).unlink(missing_ok=True)
-    for log in (out / LOGS).glob(LOG_PATTERN):
-        log.unlink()
+    for pattern in LOG_PATTERNS:
+        for log in (out / LOGS).glob(pattern):
+            log.unlink()
+    clear(out)

@@ -120,8 +120,8 @@ def _on_one(
 
 
 def _again(result: ResultRecord, attempt: AttemptRecord | None) -> ResultRecord:
-    """A result as the attempt has it; what was not run again says nothing."""
-    if attempt is None:
+    """A result as the attempt has it; what was not run again, or was a victim again, says nothing."""
+    if attempt is None or attempt.cause == "collateral":
         return replace(result, status=Status.SKIPPED, cause=None, reason="not run again")
     return replace(
         result,

@@ -165,6 +165,7 @@ def _cell(cell: Cell, account: Account) -> Json:
         "gate": cell.spec.gate,
         "decides": decides(account, cell),
         "lowerer": cell.key.lowerer,
+        "bound": cell.key.gpu,
         "platform": _platform(cell, account.run),
         "gpus": [_gpu(uuid, account.run) for uuid in cards_of(cell)],
         "outcome": settled.outcome.value,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -27,6 +27,7 @@ from pytest_cudaboot.report.files import LEDGER, Claim
 from pytest_cudaboot.rules.catalog import Catalog, bind_problems
 from pytest_cudaboot.rules.document import missing_headings
 from pytest_cudaboot.rules.verdict import judge
+from pytest_cudaboot.run.aftermath import keep_broken
 from pytest_cudaboot.run.assemble import Assembly
 from pytest_cudaboot.run.board import CellBoard
 from pytest_cudaboot.run.budgets import DEFAULT, Budgets
@@ -52,6 +53,7 @@ class Controller:
     :param problem: a contradiction of the box that was found before the run, or null.
     :param notes: lines for the header.
     :param history: what earlier runs took.
+    :param variables: what a script that runs a test of this run again has to set.
     """
 
     def __init__(
@@ -63,8 +65,10 @@ class Controller:
         problem: str | None,
         notes: Sequence[str],
         history: History,
+        variables: Mapping[str, str | None],
     ) -> None:
         self.config = config
+        self.variables = variables
         self.plan = assembly.plan
         self.catalog = assembly.catalog
         self.run = assembly.record
@@ -295,10 +299,14 @@ class Controller:
             return exitstatus
         verdict = judge(self.catalog, self.ledger.records)
         path = self.claim.settle(verdict)
+        records = self.ledger.records
+        kept = keep_broken(self.config, path.parent, self.catalog, records, verdict, self.variables)
         reporter = self.config.pluginmanager.getplugin("terminalreporter")
         if reporter is not None:
             # The reporter's own writer is the only one that capture leaves alone.
             terminal.write(reporter._tw, verdict, _shown(path), table=reporter.verbosity >= 0)  # noqa: SLF001
+        if kept:
+            self.say(f"  {kept}")
         return int(verdict["exit"])
 
 

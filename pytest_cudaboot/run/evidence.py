@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -21,6 +22,7 @@ class Evidence:
     """The recorder of one test; the fixtures fill it, the report carries it to the controller.
 
     :param deadline: `time.monotonic()` by which the budget of the test's phase is spent.
+    :param arrays: what it last gave to its device.
     """
 
     deadline: float
@@ -29,6 +31,7 @@ class Evidence:
     acts: int = 0
     platform: str | None = None
     gpus: set[str] = field(default_factory=set)
+    arrays: Sequence[Any] = ()
     measurements: Json = field(default_factory=dict)
     notes: Json = field(default_factory=dict)
 

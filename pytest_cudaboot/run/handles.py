@@ -52,6 +52,7 @@ class LowererHandle:
     def call(self, verb: str, **arguments: Any) -> Any:
         """One call of the device process, within what is left of the test's budget."""
         self._evidence.act()
+        self._evidence.arrays = arguments.get("arrays") or ()
         return self._process.call(verb, budget=self._evidence.left, **arguments)
 
 

@@ -20,6 +20,7 @@ from pytest_cudaboot.probes.history import History, default_folder
 from pytest_cudaboot.probes.lease import acquire, lease_folder
 from pytest_cudaboot.probes.parent import die_with, may_be_debugged
 from pytest_cudaboot.report.files import Claim
+from pytest_cudaboot.report.shell import variables
 from pytest_cudaboot.rules.catalog import load_catalog
 from pytest_cudaboot.run import prepare, rootdir
 from pytest_cudaboot.run.assemble import Assembly, RunId, assemble
@@ -173,7 +174,13 @@ def _configure_controller(config: pytest.Config, start: Start, environ: MutableM
     problem = start.box.problem or start.assembly.problem
     history = History(default_folder(environ))
     controller = Controller(
-        config, start.assembly, start.claim, problem=problem, notes=notes, history=history
+        config,
+        start.assembly,
+        start.claim,
+        problem=problem,
+        notes=notes,
+        history=history,
+        variables=variables(environ),
     )
     config.pluginmanager.register(controller, "cudaboot-controller")
     if start.pins:

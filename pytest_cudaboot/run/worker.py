@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pytest_cudaboot.errors import CudabootError, DeviceError
+from pytest_cudaboot.errors import CudabootError, DeviceError, DeviceGoneError
 from pytest_cudaboot.hookspecs import LowererOffer
 from pytest_cudaboot.model import Status
 from pytest_cudaboot.rules.catalog import Catalog
@@ -22,6 +22,7 @@ from pytest_cudaboot.run.devices import Devices
 from pytest_cudaboot.run.evidence import KEY, Evidence
 from pytest_cudaboot.run.failures import Failure, classify
 from pytest_cudaboot.run.hygiene import Hygiene
+from pytest_cudaboot.run.inputs import keep_inputs
 from pytest_cudaboot.run.lanes import HOST, LANE_VARIABLE
 from pytest_cudaboot.run.ledger import attach_failure
 from pytest_cudaboot.run.plan import Plan
@@ -148,6 +149,8 @@ class Worker:
         evidence = item.stash.get(KEY, None)
         if call.excinfo is not None and not report.passed:
             _explain(report, call.excinfo.value, evidence, root=item.stash.get(PROBED, False))
+            if evidence is not None:
+                keep_inputs(evidence, self.plan.logs, self.name)
         elif report.passed and hasattr(report, "wasxfail"):
             attach_failure(report, _no_pass(f"passed, though marked xfail: {report.wasxfail}"))
         if evidence is not None and report.when != "setup":
@@ -234,6 +237,8 @@ def _explain(
     """Say what a failure means, while the exception is still at hand."""
     if isinstance(error, DeviceError) and evidence is not None:
         evidence.note(device=error.evidence)
+        if isinstance(error, DeviceGoneError) and error.culprit is not None:
+            evidence.note(culprit=error.culprit)
     failure = replace(classify(error, evidence.nodeid if evidence else None), root=root)
     if report.skipped and failure.status is not Status.SKIPPED:
         failure = _no_pass(f"expected failure: {failure.reason}")

@@ -117,9 +117,21 @@ ONE, TWO = result(status=X, nodeid="t::one"), result(status=X, nodeid="t::two")
         ([again(ONE, X)], F),
         ([again(ONE, P), again(TWO, K)], N),
         ([again(ONE, P, platform="cpu"), again(TWO, P)], F),
+        ([again(ONE, X, cause="collateral"), again(TWO, P)], N),
         ([again(ONE, X, Place.SIBLING)], N),
     ],
-    ids=["nobody", "fail", "hold", "one fails", "one open", "rest open", "skipped", "CPU", "elsewhere"],
+    ids=[
+        "nobody",
+        "fail",
+        "hold",
+        "one fails",
+        "one open",
+        "rest open",
+        "skipped",
+        "CPU",
+        "a victim",
+        "elsewhere",
+    ],
 )
 def test_a_cell_is_judged_as_if_its_failed_tests_had_said_that(
     attempts: list[AttemptRecord], answer: Answer

@@ -1,0 +1,74 @@
+"""What is left of a broken cell: its evidence, and a script that breaks it again, as it stands."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.boxes.box import BoxGate, steps
+from tests.boxes.breaking import Broken, break_everything
+
+FEW = "numeric or crash or worker or bound or otherwise"
+
+
+@pytest.fixture(scope="module")
+def broken(tmp_path_factory: pytest.TempPathFactory, libraries: Path) -> Broken:
+    """One run for all that is said of it; `python -m benchmarks.reproductions` does it with every kind of failure."""
+    return break_everything(tmp_path_factory.mktemp("broken"), libraries, FEW)
+
+
+def test_each_broken_cell_has_a_folder(broken: Broken) -> None:
+    second = broken.gate.uuid(1)
+    names = {path.name for path in (broken.gate.out / "broken").iterdir()}
+
+    assert names == {"a.numeric-xla", "a.crash-xla", "a.worker", f"a.bound-xla-{second}", "a.otherwise"}
+    assert f"5 broken cells have their evidence and repro.sh in {broken.gate.out / 'broken'}" in broken.output
+
+
+def test_a_folder_has_what_the_run_knew(broken: Broken) -> None:
+    folder = broken.folder("crash")
+    journal = [json.loads(line) for line in (folder / "journal.jsonl").read_text().splitlines()]
+
+    assert [line["type"] for line in journal[:3]] == ["item", "start", "result"]
+    assert {line["type"] for line in journal[3:]} == {"attempt"}
+    assert "Segmentation fault" in (folder / "stderr.txt").read_text()
+    assert any(
+        "libcuda.so.1" in str(table) for table in json.loads((folder / "libraries.json").read_text()).values()
+    )
+    assert json.loads((folder / "versions.json").read_text())["packages"]["pytest"] == pytest.__version__
+    assert json.loads((folder / "cell.json").read_text()) in broken.gate.verdict["cells"]
+
+
+def test_no_script_tells_what_does_not_bear_on_the_run(broken: Broken) -> None:
+    for path in (broken.gate.out / "broken").rglob("*"):
+        assert path.is_dir() or "a word of honour" not in path.read_text()
+
+
+@pytest.mark.parametrize("name", ["worker", "bound"])
+def test_a_script_reproduces_what_it_is_of(broken: Broken, name: str, tmp_path: Path) -> None:
+    done = broken.reproduced(name, tmp_path)
+
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert f"expected: broken ({broken.cell(name)['cause']})" in done.stdout
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_the_next_run_withdraws_the_folders(gate: BoxGate) -> None:
+    tests = """
+import os, pytest
+@pytest.mark.spec("a.works")
+def test_works(measure):
+    measure(figure=1)
+    assert "WELL" in os.environ
+"""
+    gate.on("one-h200").suite(tests, steps(works="host"))
+    (gate.out / "broken" / "somebody's").mkdir(parents=True)
+    gate.ran("-n", "0", gpus="none")
+    left = sorted(path.name for path in (gate.out / "broken").iterdir())
+    gate.env["WELL"] = "1"
+    gate.ran("-n", "0", gpus="none")
+
+    assert left == ["a.works", "somebody's"]
+    assert [path.name for path in (gate.out / "broken").iterdir()] == ["somebody's"]
