@@ -301,12 +301,12 @@ class Controller:
         path = self.claim.settle(verdict)
         records = self.ledger.records
         kept = keep_broken(self.config, path.parent, self.catalog, records, verdict, self.variables)
+        if kept:
+            self.say(f"cudaboot: {kept}")
         reporter = self.config.pluginmanager.getplugin("terminalreporter")
         if reporter is not None:
             # The reporter's own writer is the only one that capture leaves alone.
             terminal.write(reporter._tw, verdict, _shown(path), table=reporter.verbosity >= 0)  # noqa: SLF001
-        if kept:
-            self.say(f"  {kept}")
         return int(verdict["exit"])
 
 
