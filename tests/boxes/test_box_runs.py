@@ -242,3 +242,19 @@ def test_the_replacement_of_a_crashed_worker_has_its_card(masked: BoxGate) -> No
     assert workers["a.crash", spared] == workers["a.after", spared]
     # Of each card, the device process and the worker that looks for itself.
     assert sorted(masked.touched) == [(crashed,), (crashed,), (spared,), (spared,)]
+
+
+UNPROTECTED = (
+    "tests run in this process: a crash of one ends the run, and a hang in its own code is not ended"
+)
+
+
+@pytest.mark.parametrize("words", [("-n", "0"), ("-p", "no:xdist"), ("--pdb",)], ids=" ".join)
+def test_without_workers_one_card_is_used_in_this_process_and_the_header_says_what_is_off(
+    gate: BoxGate, words: tuple[str, ...]
+) -> None:
+    done = gate.on("one-h200").suite(CHEAP, steps(cheap="each")).ran(*words, gpus="0")
+
+    assert UNPROTECTED in done.stdout
+    assert gate.cards_of("a.cheap") == {gate.uuid(0): "holds"}
+    assert {record["worker"] for record in gate.records("result")} == {None}
