@@ -98,7 +98,10 @@ class Results:
         phases.facts = read_property(report.user_properties) or phases.facts
         if report.when not in ("teardown", CRASHED):
             return None
-        result = self._result(report.nodeid, self._open.pop(report.nodeid), worker)
+        phases = self._open.pop(report.nodeid)
+        result = self._result(report.nodeid, phases, worker)
+        if (before := self.done.get(report.nodeid)) is not None:
+            result = _again(before, result, phases.attempts)
         self.done[report.nodeid] = result
         return result
 
@@ -129,6 +132,16 @@ class Results:
             evidence=facts.get("evidence", {}),
             worker=worker,
         )
+
+
+def _again(before: ResultRecord, now: ResultRecord, attempts: int) -> ResultRecord:
+    """A test that has ended before: whatever it does now, its failure stays."""
+    counted = replace(
+        now, attempts=before.attempts + attempts, seconds=round(before.seconds + now.seconds, 3)
+    )
+    if before.status is Status.PASSED:
+        return counted
+    return replace(counted, status=before.status, cause=before.cause, reason=before.reason)
 
 
 def attach_failure(report: pytest.TestReport, failure: Failure) -> None:

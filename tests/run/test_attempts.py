@@ -39,3 +39,12 @@ def test_what_is_run_once_has_one_attempt() -> None:
     result = result_of(report("setup"), report("call"), report("teardown"))
 
     assert (result.status, result.attempts) == (Status.PASSED, 1)
+
+
+def test_a_failure_that_had_its_tear_down_stays_when_the_next_attempt_passes() -> None:
+    failed = report("call", "rerun")
+    attach_failure(failed, Failure(status=Status.FAILED, cause="assertion", reason="no"))
+    first = (report("setup"), failed, report("teardown"))
+    result = result_of(*first, report("setup"), report("call"), report("teardown"))
+
+    assert (result.status, result.reason, result.attempts) == (Status.FAILED, "no", 2)
