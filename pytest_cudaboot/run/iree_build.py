@@ -22,7 +22,7 @@ def build_conditions(environ: Mapping[str, str], project: Project) -> dict[str, 
     """`iree-tree` where a build tree is named, `iree-build` there and where the project has a built shim."""
     unset = [name for name in VARIABLES if not environ.get(name)]
     tree = f"no IREE build tree, for want of {' and '.join(unset)}" if unset else None
-    shim = None if (project.path / "ffi" / SHIM).is_file() else f"no ffi/{SHIM}, and {tree}"
+    shim = None if (project.path / "ffi" / SHIM).is_file() else f"no ffi/{SHIM}; {tree}"
     return {"iree-tree": tree, "iree-build": None if tree is None else shim}
 
 
