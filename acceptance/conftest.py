@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 import shlex
 import shutil
 from collections.abc import Callable, Iterator, Mapping
@@ -14,10 +13,10 @@ from typing import Any
 
 import pytest
 
-from pytest_cudaboot.device.client import DeviceProcess, prove_pin
+from pytest_cudaboot.device.client import DeviceProcess
 from pytest_cudaboot.lowerers.base import LowererConfig
 from pytest_cudaboot.lowerers.build import build_program
-from pytest_cudaboot.model import Json, to_json
+from pytest_cudaboot.model import to_json
 from pytest_cudaboot.probes.maps import shared_objects
 from pytest_cudaboot.probes.process import Completed
 from pytest_cudaboot.project import Project, find_document, suite_root
@@ -29,6 +28,7 @@ from pytest_cudaboot.run.handles import LowererHandle
 from pytest_cudaboot.run.worker import WORKER
 
 from .clients import client  # noqa: F401 - a fixture, which pytest finds here
+from .cuda import cuda_view  # noqa: F401 - the same
 from .nets import plainest_net
 
 SOURCES = ("ffi", "nets")
@@ -176,21 +176,6 @@ def device(request: pytest.FixtureRequest) -> str:
     return gpu.uuid if gpu is not None else "cpu"
 
 
-def cuda_version(facts: Json) -> int | None:
-    """The CUDA that a plugin was built for, 12090 for 12.9, as its own attributes have it."""
-    version = facts.get("describe", {}).get("attributes", {}).get("cuda_version")
-    return int(version) if version is not None else None
-
-
-def cuda_major(facts: Json, plugin: Path) -> int | None:
-    """The same by its major; the folder that pip installs it into says it too."""
-    version = cuda_version(facts)
-    if version is not None:
-        return version // 1000
-    named = re.search(r"xla_cuda(\d+)", str(plugin))
-    return int(named[1]) if named else None
-
-
 @dataclass(frozen=True, slots=True)
 class Training:
     """A trainer in the middle of its work."""
@@ -241,32 +226,6 @@ def mapped_while_training(
             return sorted(mapped.path for mapped in shared_objects(running.pid))
 
     return look
-
-
-@dataclass(frozen=True, slots=True)
-class CudaView:
-    """The cards that the driver shows to a process, by UUID and in its order."""
-
-    uuids: list[str]
-
-
-@pytest.fixture
-def cuda_view(request: pytest.FixtureRequest, tmp_path: Path, evidence: Evidence) -> Callable[..., CudaView]:
-    """A function that asks the driver in a throw-away process, which makes no context on any card."""
-    environ = request.config.stash[WORKER].environ
-
-    def ask(
-        *, mask: str | None, order: str | None = "PCI_BUS_ID", expected: list[str] | None = None
-    ) -> CudaView:
-        evidence.act()
-        wanted = {"CUDA_VISIBLE_DEVICES": mask, "CUDA_DEVICE_ORDER": order}
-        env = {name: value for name, value in {**environ, **wanted}.items() if value is not None}
-        with DeviceProcess(env=env, log_path=tmp_path / "view.log") as process:
-            if expected is not None:
-                prove_pin(process, expected)
-            return CudaView(process.call("prove", budget=evidence.left))
-
-    return ask
 
 
 @pytest.fixture

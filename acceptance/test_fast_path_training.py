@@ -24,7 +24,8 @@ from pytest_cudaboot.run.handles import LowererHandle, SessionHandle
 from pytest_cudaboot.run.nets import Graph, Net
 from pytest_cudaboot.run.worker import WORKER
 
-from .conftest import SHIM, WITHOUT_AUTOTUNING, Trained, cuda_major
+from .conftest import SHIM, WITHOUT_AUTOTUNING, Trained
+from .cuda import cuda_major
 from .nets import convolving_net
 
 LookCloser = Callable[..., AbstractContextManager[None]]

@@ -20,7 +20,8 @@ from pytest_cudaboot.run.evidence import Evidence
 from pytest_cudaboot.run.fixtures import Runner
 from pytest_cudaboot.run.worker import WORKER
 
-from .conftest import MARGIN, WITHOUT_AUTOTUNING, CudaView, Trained, Training
+from .conftest import MARGIN, WITHOUT_AUTOTUNING, Trained, Training
+from .cuda import CudaView
 
 CONTEXT = 100 << 20  # bytes: what a process on a card takes at least
 STRAY = 64 << 20  # bytes: less than any process on a card takes

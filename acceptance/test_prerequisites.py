@@ -18,7 +18,8 @@ from pytest_cudaboot.run.evidence import Evidence
 from pytest_cudaboot.run.fixtures import Runner
 from pytest_cudaboot.run.handles import LowererHandle, SessionHandle
 
-from .conftest import CudaView, Trained, cuda_version
+from .conftest import Trained
+from .cuda import CudaView, cuda_version
 from .nets import convolving_net
 
 SEED = 22
