@@ -36,7 +36,7 @@ def test_what_is_not_set_is_the_reason(project: Project, environ: dict[str, str]
 
     assert build_conditions(environ, project) == {
         "iree-tree": absence,
-        "iree-build": f"no ffi/libiree_ffi.so, and {absence}",
+        "iree-build": f"no ffi/libiree_ffi.so; {absence}",
     }
 
 
