@@ -118,6 +118,8 @@ def _run(number: int, place: Path, words: Sequence[str], env: Mapping[str, str])
         f"{time.monotonic() - began:.0f} s, against a card: {[entry['words'] for entry in against] or 'nothing'}",
         flush=True,
     )
+    if not watched:  # it ended before it began, and what it said is why
+        print(done.stdout[-2000:], done.stderr[-2000:], sep="\n", flush=True)
     return bool(against) or verdict["verdict"] == "hardware suspect" or not watched
 
 
