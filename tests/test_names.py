@@ -1,0 +1,14 @@
+"""Test files lie in folders that are no packages, so that two of one name can not be collected together."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+
+TESTS = Path(__file__).parent
+
+
+def test_no_two_test_files_have_one_name() -> None:
+    names = Counter(path.name for path in TESTS.rglob("test_*.py"))
+
+    assert [name for name, count in names.items() if count > 1] == []
