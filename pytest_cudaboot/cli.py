@@ -44,22 +44,12 @@ def _parser() -> argparse.ArgumentParser:
     doctor.add_argument("--project", metavar="DIR", default=".", help="Checkout whose .venv comes first")
     doctor.add_argument("--json", action="store_true", help="Print the answer as JSON")
     doctor.set_defaults(answer=_doctor)
-    compiling = commands.add_parser("compile", help="Fill a folder with a project's compiled modules")
-    compiling.add_argument("folder", metavar="FOLDER", help="What CUDABOOT_MODULE_CACHE will name")
-    compiling.add_argument("--project", metavar="DIR", default="reference", help="Checkout with the graphs")
-    compiling.add_argument(
-        "--target",
-        metavar="CHIP",
-        action="append",
-        help="sm_86 (the default), another chip, or cpu; may be repeated",
+    _add_compile(commands.add_parser("compile", help="Fill a folder with a project's compiled modules"))
+    _add_explain(
+        commands.add_parser(
+            "explain", help="What a spec checks, why, from which sentence, and what to do when it is red"
+        )
     )
-    compiling.set_defaults(answer=_compile)
-    explain = commands.add_parser(
-        "explain", help="What a spec checks, why, from which sentence, and what to do when it is red"
-    )
-    explain.add_argument("--document", metavar="FILE", help="Document whose sentences are told")
-    explain.add_argument("spec", metavar="SPEC")
-    explain.set_defaults(answer=_explain)
     _add_document(commands.add_parser("doc", help="What a bring-up document says, and which specs encode it"))
     _add_first_bad(
         commands.add_parser(
@@ -73,6 +63,24 @@ def _parser() -> argparse.ArgumentParser:
         commands.add_parser("traces", help="Whether two trainers' JSON lines agree; 1 if they do not")
     )
     return parser
+
+
+def _add_compile(compiling: argparse.ArgumentParser) -> None:
+    compiling.add_argument("folder", metavar="FOLDER", help="What CUDABOOT_MODULE_CACHE will name")
+    compiling.add_argument("--project", metavar="DIR", default="reference", help="Checkout with the graphs")
+    compiling.add_argument(
+        "--target",
+        metavar="CHIP",
+        action="append",
+        help="sm_86 (the default), another chip, or cpu; may be repeated",
+    )
+    compiling.set_defaults(answer=_compile)
+
+
+def _add_explain(explain: argparse.ArgumentParser) -> None:
+    explain.add_argument("--document", metavar="FILE", help="Document whose sentences are told")
+    explain.add_argument("spec", metavar="SPEC")
+    explain.set_defaults(answer=_explain)
 
 
 def _add_traces(traces: argparse.ArgumentParser) -> None:
