@@ -18,7 +18,8 @@ from pytest_cudaboot.run.lanes import CARD, HOST
 from pytest_cudaboot.run.plan import Plan
 
 CELL = "_cudaboot_cell"  # the autouse fixture that carries a test's cell
-DEVICE_FIXTURES = frozenset({"gpu", "lowerer", "session"})
+# What opens a device, whatever it is asked through: `fixturenames` has what a fixture asks for in turn.
+DEVICE_FIXTURES = frozenset({"gpu", "open_lowerer"})
 
 
 def spec_of(definition: pytest.Item | pytest.FixtureRequest | pytest.Function) -> tuple[str, str] | None:
