@@ -77,7 +77,7 @@ def test_a_run_without_a_ledger_has_a_valid_verdict_too(
         (("cells", 0, "outcome"), "passed"),
         (("cells", 0, "cause"), "crash"),
         (("cells", 0, "kind"), "test"),
-        (("cells", 0, "lowerer"), "tpu"),
+        (("cells", 0, "lowerer"), 3),
         (("cells", 0, "platform"), "rocm"),
         (("cells", 0, "gpus"), [{"index": 0}]),
         (("catalog", "sha256"), "abc"),
