@@ -141,6 +141,7 @@ class Broken:
     def reproduced(self, name: str, elsewhere: Path) -> subprocess.CompletedProcess[str]:
         """Run a cell's script as it stands, from some other place, in a shell that has not what the run had."""
         kept = {key: value for key, value in self.gate.env.items() if not key.startswith(("CUDA", "PYTHON"))}
+        kept["TMPDIR"] = str(self.gate.path)  # what the script keeps goes with the test
         script = self.folder(name) / "repro.sh"
         return subprocess.run([script], cwd=elsewhere, env=kept, capture_output=True, text=True, check=False)
 
