@@ -22,6 +22,7 @@ HUGE = 1 << 62
 UNIT = "ffi/pjrt_ffi.c"
 IREE = "iree-base-compiler"
 # What a shim has beyond the ABI, by a word of its sources: the conditions of scope that ask for it.
+RENDERERS = ("nets/render.py", "data/coloured.py")
 ABILITIES = {"describe": "pjrt_ffi_describe", "settings": "LEAN_MLIR_MEM_FRACTION"}
 
 
@@ -91,6 +92,7 @@ class Project:
             "header": None if parts.header.paths else "no ffi/iree_ffi.h",
             "trainer": shim or _no_trainer(parts),
             "oracle": None if nets else "no nets with an oracle, nets/oracle.py",
+            "renderer": None if nets and _renders(self.path) else f"no {' and no '.join(RENDERERS)}",
             "graphs": None if self.artifacts else "no *.mlir",
             "artifacts": None if self.unproved else "no *.mlir without an oracle",
             "lean": None if parts.lakefile.paths else "no lakefile",
@@ -108,6 +110,11 @@ class Project:
         """Whether a source of the shim's has a word; what a binary has is judged when it is there."""
         texts = (path.read_bytes() for path in self.survey.sources.paths)
         return None if any(word.encode() in text for text in texts) else f"no source in ffi/ has {word}"
+
+
+def _renders(root: Path) -> bool:
+    """Whether the checkout makes its own nets and its coloured images, as the reference does."""
+    return all((root / name).is_file() for name in RENDERERS)
 
 
 def _no_trainer(parts: Survey) -> str | None:

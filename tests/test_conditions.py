@@ -24,7 +24,12 @@ TAKES = {
     ".unproved": "artifacts",
 }
 # Other conditions that say as much.
-IMPLIES = {"oracle": {"graphs"}, "trainer": {"shim"}, "artifacts": {"graphs"}}
+IMPLIES = {
+    "oracle": {"graphs"},
+    "renderer": {"oracle", "graphs"},
+    "trainer": {"shim"},
+    "artifacts": {"graphs"},
+}
 
 
 def names_in(node: ast.AST) -> set[str]:

@@ -35,6 +35,7 @@ CONDITIONS = (
         "header",
         "trainer",
         "oracle",
+        "renderer",
         "graphs",
         "artifacts",
         "describe",
