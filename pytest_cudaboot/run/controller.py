@@ -32,13 +32,13 @@ from pytest_cudaboot.run.assemble import Assembly
 from pytest_cudaboot.run.board import CellBoard
 from pytest_cudaboot.run.budgets import DEFAULT, Budgets
 from pytest_cudaboot.run.durations import Durations
-from pytest_cudaboot.run.evidence import idle
+from pytest_cudaboot.run.evidence import idle, read_property
 from pytest_cudaboot.run.failures import last_words, short
 from pytest_cudaboot.run.hardware import Hardware
 from pytest_cudaboot.run.heartbeat import Heartbeat
 from pytest_cudaboot.run.interrupts import Interrupts
 from pytest_cudaboot.run.items import Collection, read_facts
-from pytest_cudaboot.run.ledger import Ledger, Results, problem_of
+from pytest_cudaboot.run.ledger import Ledger, Results, is_silent, problem_of
 from pytest_cudaboot.run.memory import Memory
 from pytest_cudaboot.run.offers import Monitors
 from pytest_cudaboot.run.panel import Watchdog, panel_of
@@ -172,10 +172,20 @@ class Controller:
             self.ledger.add(result)
 
     def pytest_report_teststatus(self, report: pytest.TestReport) -> tuple[str, str, str] | None:
-        """A pass that touched nothing is not shown as one."""
-        if report.when == "call" and report.passed and idle(report.user_properties):
+        """A pass that touched nothing is not shown as one, nor a mended upstream as a failure."""
+        if report.when != "call":
+            return None
+        if report.passed and idle(report.user_properties):
             return "without evidence", "e", "NO EVIDENCE"
+        if report.failed and is_silent(report) and self._is_upstream(report):
+            return "expired", "x", "EXPIRED"
         return None
+
+    def _is_upstream(self, report: pytest.TestReport) -> bool:
+        """Whether a report speaks for a spec whose canary may expire."""
+        ident = read_property(report.user_properties).get("spec")
+        spec = self.catalog.specs.get(ident) if self.catalog is not None and ident else None
+        return spec is not None and spec.canary == "upstream"
 
     def pytest_collectreport(self, report: pytest.CollectReport) -> None:
         """What can not be collected can not speak for its specs, and nobody knows which those are."""

@@ -156,6 +156,12 @@ def attach_failure(report: pytest.TestReport, failure: Failure) -> None:
     report.user_properties.append((FAILURE, json.dumps(data)))
 
 
+def is_silent(report: pytest.TestReport) -> bool:
+    """Whether a canary did not fail: as a test it failed, and what that means is its spec's to say."""
+    data = _attached(report)
+    return data is not None and data["status"] == Status.SILENT
+
+
 def problem_of(report: pytest.TestReport) -> str | None:
     """Words for the verdict `environment`, if the report has some."""
     data = _attached(report)
