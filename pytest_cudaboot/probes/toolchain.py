@@ -95,7 +95,8 @@ def find_iree_compile(
 
     :raises ToolMissingError: with every place tried.
     """
-    search = Search(environ=environ, project_root=project_root, site_packages=site_packages)
+    # It is run from other folders than the one that it was looked for in.
+    search = Search(environ=environ, project_root=project_root.absolute(), site_packages=site_packages)
     return _first("iree-compile", search, (_project_bin, _iree_on_path, _iree_package))
 
 

@@ -52,6 +52,9 @@ class WorkerPins:
         self.lanes = Lanes(config, log, self._start, self.controller.incomplete, self.leaving)
         return self.lanes
 
+    def pytest_runtest_logstart(self, nodeid: str) -> None:
+        self.lanes.begun(nodeid)
+
     def pytest_handlecrashitem(self, report: pytest.TestReport) -> None:
         from pytest_cudaboot.run.scheduler import count_failure
 

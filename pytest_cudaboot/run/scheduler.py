@@ -57,6 +57,7 @@ class Lanes(LoadScheduling):  # type: ignore[misc]
         self._clone, self._session._clone_node = self._session._clone_node, self._replace  # noqa: SLF001 - no hook
         self._places = Places(lambda: self._session.nodemanager.specs)
         self._crashed: list[int] = []  # items whose worker died, and whose report is not made yet
+        self._begun: set[int] = set()  # items that a worker has said it is at work on
 
     # -- what xdist asks and tells -----------------------------------------------------------------------------
 
@@ -120,10 +121,19 @@ class Lanes(LoadScheduling):  # type: ignore[misc]
         for token in [token for token in sent if token <= AGAIN]:
             assert self._board is not None  # noqa: S101 - it has asked
             self._board.panel.lost(AGAIN - token, self._places.cards)
-        self._crashed += [index for index in sent if index >= 0]
+        for index in [index for index in sent if index >= 0]:
+            if index in self._begun:
+                self._crashed.append(index)
+            else:  # its worker had died before: that is no fault of the item
+                self._requeue(index)
         if not self._crashed:
             self._dispatch()
         return self.collection[self._crashed[-1]] if self._crashed and self.collection else None
+
+    def begun(self, nodeid: str) -> None:
+        """A worker has said that it is at work on an item."""
+        if self.collection is not None:
+            self._begun.add(self.collection.index(nodeid))
 
     def cards(self, nodeid: str) -> tuple[str, ...]:
         """The lanes that an item has that is under way: the names of cards, of which the first is the lead's."""
@@ -190,10 +200,18 @@ class Lanes(LoadScheduling):  # type: ignore[misc]
     def _send(self, index: int) -> None:
         lanes = self._traffic.under_way[index].lanes
         node = self._node(lanes[0])
-        assert node is not None and self._board is not None  # noqa: S101, PT018 - a lead that died dissolved its gang
+        assert self._board is not None  # noqa: S101 - nothing is sent before
+        if node is None:  # it has died since it was looked at, and xdist tells of it next
+            self._requeue(index)
+            return
         self.node2pending[node].append(index)
         self._board.sent(index, node.gateway.id, lanes[0])
         node.send_runtest_some([index if len(lanes) == 1 else (index, list(lanes))])
+
+    def _requeue(self, index: int) -> None:
+        """An item that nobody has begun goes to the next worker."""
+        self._traffic.end(index)
+        self.pending.append(index)
 
     # -- lanes and places --------------------------------------------------------------------------------------
 

@@ -162,4 +162,4 @@ def test_a_process_that_was_closed_in_order_is_nobodys_collateral(devices: Devic
     with pytest.raises(DeviceGoneError, match=r"was closed$") as caught:
         handle.mapped()
 
-    assert classify(caught.value, "second").cause == "assertion"
+    assert classify(caught.value, "second").cause == "run"
