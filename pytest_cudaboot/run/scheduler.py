@@ -175,7 +175,7 @@ class Lanes(LoadScheduling):  # type: ignore[misc]
         for question in panel.ask(workers, self._places.cards):
             node = ready[question.lane]
             self.node2pending[node].append(AGAIN - question.number)
-            node.send_runtest_some([(question.index, [], question.number)])
+            _order(node, [(question.index, [], question.number)])
 
     def _begin(self, move: Move) -> None:
         """Send an item; for a gang have the partners leave their cards first."""
@@ -187,7 +187,7 @@ class Lanes(LoadScheduling):  # type: ignore[misc]
                 held.leaving.discard(name)
             else:
                 self.node2pending[partner].append(LEAVE)
-                partner.send_runtest_some([LEAVE])
+                _order(partner, [LEAVE])
                 self._leaving(partner.gateway.id, True)  # noqa: FBT003 - it says what its name says
         if not held.leaving:
             self._send(move.job)
@@ -206,7 +206,7 @@ class Lanes(LoadScheduling):  # type: ignore[misc]
             return
         self.node2pending[node].append(index)
         self._board.sent(index, node.gateway.id, lanes[0])
-        node.send_runtest_some([index if len(lanes) == 1 else (index, list(lanes))])
+        _order(node, [index if len(lanes) == 1 else (index, list(lanes))])
 
     def _requeue(self, index: int) -> None:
         """An item that nobody has begun goes to the next worker."""
@@ -261,6 +261,12 @@ def name_of(node: Any) -> str:
     """What the lane of a node is called: a card's by its UUID, which stays when its worker is replaced."""
     lane = lane_of(node.gateway.spec)
     return str(node.gateway.id) if lane == HOST else lane
+
+
+def _order(node: Any, orders: Sequence[Any]) -> None:
+    """Tell a worker what to do. If it has just died, what it was told is asked for again when xdist tells of it."""
+    with contextlib.suppress(OSError):
+        node.send_runtest_some(orders)
 
 
 def count_failure(config: pytest.Config, report: pytest.TestReport) -> None:
