@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from pytest_cudaboot.errors import ShimError, SignatureError, ToolMissingError
-from pytest_cudaboot.lowerers.shim import FFI, ShimSession, bind
+from pytest_cudaboot.lowerers.shim import FFI, ShimSession, bind, require_float32
 from pytest_cudaboot.probes import maps
 from pytest_cudaboot.rules.iree_target import DEVICES
 from pytest_cudaboot.rules.signature import Signature, read_declaration, read_signature, require_agreement
@@ -164,10 +164,7 @@ class RuntimeSession:
             _guard_room(self._signature, outputs)
 
     def _upload(self, index: int, array: Array) -> Any:
-        if array.dtype != np.float32:
-            raise SignatureError(
-                f"input {index} is {array.dtype} {array.shape}; the ABI carries float32 only"
-            )
+        require_float32(index, array)
         api, device = self._runtime.api, self._runtime.device
         try:
             return device.allocator.allocate_buffer_copy(

@@ -182,6 +182,15 @@ class ShimSession:
         return [output.shape for output in self._signature.outputs] if outputs is None else outputs
 
 
+def require_float32(index: int, array: Array) -> None:
+    """Refuse an input that the ABI has no word for, whatever would carry it.
+
+    :raises SignatureError: it is of another element type.
+    """
+    if array.dtype != np.float32:
+        raise SignatureError(f"input {index} is {array.dtype} {array.shape}; the ABI carries float32 only")
+
+
 class Inputs:
     """Arrays as the ABI takes them; `words` is `n, ranks, dims, data`, valid as long as this object lives.
 
@@ -190,10 +199,7 @@ class Inputs:
 
     def __init__(self, arrays: Sequence[Array], absent: Container[int] = ()) -> None:
         for index, array in enumerate(arrays):
-            if array.dtype != np.float32:
-                raise SignatureError(
-                    f"input {index} is {array.dtype} {array.shape}; the ABI carries float32 only"
-                )
+            require_float32(index, array)
         # Row by row, whatever lies in memory: a view may be strided or transposed.
         self._buffers = [FFI.from_buffer("float[]", np.ravel(array)) for array in arrays]
         ranks = FFI.new("int32_t[]", [array.ndim for array in arrays])
