@@ -134,11 +134,12 @@ def look_closer(
         except NumericError:
             if len(_searches) < SEARCHES:
                 _searches.append(graph.entry)
-                before = dict(evidence.notes)
+                before, arrays = dict(evidence.notes), evidence.arrays
                 found = _whatever_happens(lambda: search(graph, inputs, names), worker, evidence)
                 # What the search opened is not what the test is about.
                 evidence.notes.clear()
                 evidence.note(**before, first_bad=found)
+                evidence.arrays = arrays
             raise
 
     return looking

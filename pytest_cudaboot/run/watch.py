@@ -247,10 +247,14 @@ def _change(window: _Window) -> Change:
 
 
 def _figures(window: _Window) -> Json:
-    """What is shown of the card in the cell, without what is zero or was not told."""
+    """What is shown of the card in the cell, without what was not told; of what is counted, without what is zero.
+
+    Energy is measured: a test may be over before the card has brought its sum up to date.
+    """
     grown = _added(window)
+    metered = window.last is not None and "energy_mj" in window.last.reading.counters
     figures = {
-        "energy_j": round(grown["energy_mj"] / 1000, 3) if "energy_mj" in grown else None,
+        "energy_j": round(grown.get("energy_mj", 0) / 1000, 3) if metered else None,
         "power_w": round(sum(window.watts) / len(window.watts), 1) if window.watts else None,
         "temperature_c": window.hottest,
         "memory_mib": round(window.memory / (1 << 20)) if window.memory is not None else None,

@@ -22,7 +22,8 @@ def fired(tmp_path_factory: pytest.TempPathFactory, libraries: Path) -> BoxGate:
     gate = BoxGate(tmp_path_factory.mktemp("fire"), libraries).on("one-h200")
     gate.suite((CARDS / "under_fire.py").read_text(), (CARDS / "catalog.toml").read_text())
     shutil.copytree(CARDS / "kernels", gate.path / "kernels")
-    shutil.copy(CARDS / "poison.py", gate.path)
+    for name in ("conftest.py", "poison.py"):
+        shutil.copy(CARDS / name, gate.path)
     shutil.copy(CARDS / "waivers.toml", gate.path / "cudaboot-waivers.toml")
     gate.ran(gpus="all")
     return gate

@@ -34,6 +34,7 @@ class Session:
 def open_lowerer(evidence):
     def open_named(name):
         evidence.note(facts="of the search")
+        evidence.arrays = ()
         handle = Faulty()
         handle.name = name
         return handle
@@ -47,7 +48,7 @@ def test_works(look_closer, project, evidence):
     with look_closer(graph, inputs, ["xla"]):
         {body}
 """
-DIFFERS = 'raise NumericError("it differs")'
+DIFFERS = 'evidence.arrays = inputs; raise NumericError("it differs")'
 
 
 def gate_with(gate: Gate, body: str) -> Gate:
@@ -64,6 +65,7 @@ def test_the_place_is_in_the_evidence_and_the_outcome_is_as_before(gate: Gate) -
     assert bad["error"] > bad["tolerance"]
     assert bad["folder"] == "broken/a.works-host/first-bad/linear_fwd"
     assert "facts" not in cell["evidence"]
+    assert "inputs" in cell["evidence"]
 
 
 def test_the_folder_has_no_word_of_this_machine(gate: Gate) -> None:
