@@ -139,8 +139,6 @@ def cells_of(run: Run) -> Iterator[Said]:
                 (cell["cause"], cell["blame"]),
                 (cause, _blame(run, name, cell)),
             )
-            if name == "together":
-                continue
             yield f"{name}, run", seen, _places(run, name, cell)
             if "sibling" in seen:
                 yield (
@@ -185,6 +183,13 @@ def figures_of(run: Run) -> Iterator[Said]:
             if name in BY_XID and "xid" not in missing:
                 heard = {xid for facts in seen.values() for xid in facts.get("xids", ())}
                 yield f"{name}, XIDs", sorted(heard), [ADDRESS]
+            for one in cell["evidence"].get("attempts", ())[1:]:
+                blind = [
+                    uuid
+                    for uuid in one["cards"]
+                    if "temperature_c" not in one.get("hardware", {}).get(uuid, {})
+                ]
+                yield f"{name}, run again ({one['place']}), cards that nobody watched", blind, []
 
 
 def place_of(run: Run) -> Iterator[Said]:

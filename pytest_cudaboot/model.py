@@ -6,7 +6,7 @@ import dataclasses
 import math
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any
+from typing import Any, TypeVar
 
 Json = dict[str, Any]
 
@@ -179,7 +179,8 @@ class Place(StrEnum):
 class AttemptRecord:
     """A failed test was run again, or could not be: a second opinion, which is no result of its own.
 
-    :param card: UUID of the card that it was to run on; `gpus` are those that it really ran on.
+    :param card: UUID of the card that it was to run on, `partners` of the others of a gang; `gpus` are those that it
+        really ran on.
     :param status: skipped where there is no answer, for the reason that `reason` says.
     """
 
@@ -194,6 +195,17 @@ class AttemptRecord:
     seconds: float = 0.0
     worker: str | None = None
     evidence: Json = field(default_factory=dict)
+    partners: tuple[str, ...] = ()
+
+    @property
+    def cards(self) -> tuple[str, ...]:
+        """All that it was to run on, the lead's first."""
+        return (self.card, *self.partners)
+
+    @property
+    def place_name(self) -> str:
+        """The cards in short, for people."""
+        return " and ".join(uuid[:12] for uuid in self.cards)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -259,6 +271,9 @@ Record = (
     | HardwareRecord
     | EndRecord
 )
+
+
+Ran = TypeVar("Ran", ResultRecord, AttemptRecord)  # a test was run, for the first time or again
 
 
 def to_json(fact: Any) -> Any:

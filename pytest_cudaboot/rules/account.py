@@ -25,8 +25,7 @@ from pytest_cudaboot.model import (
     Status,
 )
 from pytest_cudaboot.rules.cells import Settled, culprits, settle
-from pytest_cudaboot.rules.hardware import accused
-from pytest_cudaboot.rules.opinions import Answer, allows, blame, heard, in_words, merged, peers
+from pytest_cudaboot.rules.opinions import Answer, against, allows, blame, heard, in_words, merged, peers
 from pytest_cudaboot.rules.scope import Scope, plan
 from pytest_cudaboot.rules.waivers import Waiver, find_waiver
 
@@ -142,8 +141,7 @@ def settle_cells(catalog: Catalog, account: Account) -> tuple[Cell, ...]:
     groups = _groups(catalog, account)
     bare = {key: _settle(catalog.specs[key.spec], groups[key], account) for key in account.planned}
     blamed = {key: _blamed(catalog.specs[key.spec], key, bare, groups[key], account) for key in bare}
-    judged = {key: _accused(blamed[key], groups[key]) for key in bare}
-    return tuple(_cell(catalog, key, groups[key], judged[key], account) for key in bare)
+    return tuple(_cell(catalog, key, groups[key], blamed[key], account) for key in bare)
 
 
 @dataclass(slots=True)
@@ -202,8 +200,13 @@ def _blamed(
     attempts = group.attempts
     same = heard(spec, group.results, attempts, Place.SAME, platform=platform)
     sibling = heard(spec, group.results, attempts, Place.SIBLING, platform=platform)
-    word = blame(settled.cause, same, merged([sibling, _peers(key, bare, account)]))
-    return replace(settled, blame=word, reason=f"{settled.reason}{in_words(attempts)}")
+    others = merged([sibling, _peers(key, bare, account)])
+    who = against(group.results, attempts)
+    word = blame(settled.cause, same, others, who)
+    told = in_words(attempts)
+    if word != blame(settled.cause, same, others):
+        told += f"; what the driver tells of it speaks against the {who}"
+    return replace(settled, blame=word, reason=f"{settled.reason}{told}")
 
 
 def _peers(key: CellKey, bare: dict[CellKey, Settled], account: Account) -> Answer:
@@ -229,18 +232,6 @@ def _allowed(spec: Spec, group: _Group, settled: Settled) -> bool:
     again = [attempt for attempt in group.attempts if attempt.status is not Status.SKIPPED]
     failed_again = sum(attempt.status is not Status.PASSED for attempt in again)
     return allows(spec, failed + failed_again, failed + len(again))
-
-
-def _accused(settled: Settled, group: _Group) -> Settled:
-    """A card whose counters crossed the policy under a test that failed is to blame, whatever other cards did.
-
-    Its word against the toolchain decides only where nothing else does.
-    """
-    failed = [result for result in group.results if result.status in (Status.FAILED, Status.CRASHED)]
-    who = accused([result.evidence for result in failed])
-    if settled.outcome is not Outcome.BROKEN or who is None:
-        return settled
-    return replace(settled, blame=who) if who == "card" or settled.blame == "undecidable" else settled
 
 
 def _cell(catalog: Catalog, key: CellKey, group: _Group, settled: Settled, account: Account) -> Cell:

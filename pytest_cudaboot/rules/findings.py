@@ -93,8 +93,9 @@ def _wrong_cards(account: Account) -> Iterator[Finding]:
     """A test that ran elsewhere than it was bound to: the pin does not hold."""
     asked = {gpu.uuid for gpu in account.run.gpus}
     for attempt in account.attempts:
-        if attempt.platform != "cpu" and attempt.gpus and attempt.card not in attempt.gpus:
-            words = f"{attempt.nodeid} was bound to {attempt.card} and ran again on {', '.join(attempt.gpus)}"
+        if attempt.platform != "cpu" and attempt.gpus and not set(attempt.cards) <= set(attempt.gpus):
+            bound, ran = ", ".join(attempt.cards), ", ".join(attempt.gpus)
+            words = f"{attempt.nodeid} was bound to {bound} and ran again on {ran}"
             yield Finding(Ruling.ENVIRONMENT, words)
     for result in account.results:
         if result.platform == "cpu":

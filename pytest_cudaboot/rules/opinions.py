@@ -1,4 +1,4 @@
-"""Whom to blame for a cell that is broken on a card: what its tests said when they were run again. Pure."""
+"""Whom to blame for a cell that is broken on a card: its tests when they were run again, and what the cards told. Pure."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from pytest_cudaboot.model import Outcome, Place, Status
 from pytest_cudaboot.rules.cells import culprits, settle
+from pytest_cudaboot.rules.hardware import accused
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -35,16 +36,26 @@ class Row:
 
     :param cause: of the first failure.
     :param same: a fresh process on the same card; `sibling`: other cards of its model.
+    :param against: whom the card's counters and events speak against, `card` or `toolchain`.
     """
 
     cause: str | None = None
     same: Answer | None = None
     sibling: Answer | None = None
+    against: str | None = None
     blame: str
+
+    def fits(self, cause: str | None, same: Answer, sibling: Answer, against: str | None) -> bool:
+        """Whether it is about that."""
+        asked = (cause, same, sibling, against)
+        mine = (self.cause, self.same, self.sibling, self.against)
+        return all(own in (None, other) for own, other in zip(mine, asked, strict=True))
 
 
 # The first row that fits. A crash or a hang that comes again is judged as any failure that does.
 TABLE = (
+    # A card whose counters crossed the policy while the test failed there, whatever other cards did.
+    Row(against="card", blame="card"),
     # What holds alone in a fresh process was the victim of another test, and that one has a cell of its own.
     Row(cause="collateral", same=Answer.HOLDS, blame="undecidable"),
     Row(cause="collateral", same=Answer.NONE, blame="undecidable"),
@@ -55,17 +66,28 @@ TABLE = (
     # Nobody was asked again: the same cell has been run on the other cards, and that is an opinion as well.
     Row(same=Answer.NONE, sibling=Answer.FAILS, blame="toolchain"),
     Row(same=Answer.NONE, sibling=Answer.HOLDS, blame="card"),
+    # No other card has an answer, or they have several; but the driver has told of an error that programs make.
+    Row(against="toolchain", blame="toolchain"),
     Row(blame="undecidable"),
 )
 
 
-def blame(cause: str | None, same: Answer, sibling: Answer) -> str:
+def blame(cause: str | None, same: Answer, sibling: Answer, against: str | None = None) -> str:
     """The table's word for it."""
-    return next(
-        row.blame
-        for row in TABLE
-        if row.cause in (None, cause) and row.same in (None, same) and row.sibling in (None, sibling)
-    )
+    return next(row.blame for row in TABLE if row.fits(cause, same, sibling, against))
+
+
+def against(results: Iterable[ResultRecord], attempts: Iterable[AttemptRecord]) -> str | None:
+    """Whom the evidence of the hardware speaks against, as far as a test failed meanwhile.
+
+    What counts on a sibling's counters is the sibling's matter; that a program errs there as well is the program's.
+    """
+    failed = (Status.FAILED, Status.CRASHED)
+    again = [one for one in attempts if one.status in failed]
+    own = [one.evidence for one in results if one.status in failed]
+    own += [one.evidence for one in again if one.place is Place.SAME]
+    elsewhere = accused([one.evidence for one in again if one.place is Place.SIBLING])
+    return accused(own) or (elsewhere if elsewhere == "toolchain" else None)
 
 
 def merged(answers: Iterable[Answer]) -> Answer:
@@ -103,12 +125,15 @@ def heard(
     *,
     platform: str,
 ) -> Answer:
-    """What a broken cell does where its tests were run again: each card's attempts in the place of what failed."""
-    by_card: dict[str, dict[str, AttemptRecord]] = defaultdict(dict)
+    """What a broken cell does where its tests were run again: each card's attempts in the place of what failed.
+
+    The cards of a gang count as one: which of them it was can not be told.
+    """
+    by_cards: dict[tuple[str, ...], dict[str, AttemptRecord]] = defaultdict(dict)
     for attempt in attempts:
         if attempt.place is place:
-            by_card[attempt.card][attempt.nodeid] = attempt
-    return merged(_on_one(spec, results, again, platform) for again in by_card.values())
+            by_cards[attempt.cards][attempt.nodeid] = attempt
+    return merged(_on_one(spec, results, again, platform) for again in by_cards.values())
 
 
 def _on_one(
@@ -120,8 +145,8 @@ def _on_one(
 
 
 def _again(result: ResultRecord, attempt: AttemptRecord | None) -> ResultRecord:
-    """A result as the attempt has it; what was not run again, or was a victim again, says nothing."""
-    if attempt is None or attempt.cause == "collateral":
+    """A result as the attempt has it; what was not run again, or was a victim again, or of another card, says nothing."""
+    if attempt is None or attempt.cause == "collateral" or _by_its_card(attempt):
         return replace(result, status=Status.SKIPPED, cause=None, reason="not run again")
     return replace(
         result,
@@ -131,6 +156,12 @@ def _again(result: ResultRecord, attempt: AttemptRecord | None) -> ResultRecord:
         platform=attempt.platform,
         gpus=attempt.gpus,
     )
+
+
+def _by_its_card(attempt: AttemptRecord) -> bool:
+    """Whether it failed on a sibling whose own counters crossed the policy meanwhile."""
+    well = attempt.status is Status.PASSED or attempt.place is Place.SAME
+    return not well and accused([attempt.evidence]) == "card"
 
 
 def allows(spec: Spec, failed: int, attempts: int) -> bool:
@@ -152,7 +183,7 @@ def in_words(attempts: Sequence[AttemptRecord]) -> str:
     """What came of asking, for a reason."""
     told = []
     for attempt in attempts:
-        where = "there" if attempt.place is Place.SAME else f"on {attempt.card[:12]}"
+        where = "there" if attempt.place is Place.SAME else f"on {attempt.place_name}"
         match attempt.status:
             case Status.SKIPPED:
                 word = f"could not be ({attempt.reason})"

@@ -13,6 +13,7 @@ from pytest_cudaboot.model import EXIT, Json, Outcome, Ruling, Status, to_json
 from pytest_cudaboot.rules.account import Account, Cell, settle_cells, take_account
 from pytest_cudaboot.rules.cells import WORST_FIRST
 from pytest_cudaboot.rules.findings import cards_of, decides, find, track_rulings, worst
+from pytest_cudaboot.rules.hardware import HARDWARE
 from pytest_cudaboot.rules.scope import root_reason
 from pytest_cudaboot.rules.waivers import Waiver, idle_reason
 
@@ -193,7 +194,11 @@ def _again(cell: Cell) -> Json:
     """Each run of the tests that were run again, the first one included; nothing where none was."""
     asked = {attempt.nodeid for attempt in cell.attempts}
     first = [_attempt(result, "first", result.gpus) for result in cell.results if result.nodeid in asked]
-    again = [_attempt(attempt, attempt.place.value, (attempt.card,)) for attempt in cell.attempts]
+    again = [
+        _attempt(attempt, attempt.place.value, attempt.cards)
+        | {name: attempt.evidence[name] for name in (HARDWARE,) if name in attempt.evidence}
+        for attempt in cell.attempts
+    ]
     return {"attempts": [*first, *again]} if asked else {}
 
 

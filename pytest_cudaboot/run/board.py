@@ -86,8 +86,8 @@ class CellBoard:
     def impossible(self, index: int, reason: str) -> None:
         self._stop(index, BlockedRecord(nodeid=self._nodeids[index], by=None, reason=reason))
 
-    def sent(self, index: int, worker: str, lane: str) -> None:
-        self.panel.ran(index, lane)
+    def sent(self, index: int, worker: str, lanes: Sequence[str]) -> None:
+        self.panel.ran(index, lanes)
         self._tell(StartRecord(nodeid=self._nodeids[index], worker=worker))
 
     def closed(self, index: int) -> None:

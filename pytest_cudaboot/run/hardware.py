@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from pytest_cudaboot.errors import BoxError
-from pytest_cudaboot.model import Gpu, HardwareRecord, Json, ResultRecord, StartRecord, Status
+from pytest_cudaboot.model import Gpu, HardwareRecord, Json, Ran, StartRecord, Status
 from pytest_cudaboot.probes import nvml
 from pytest_cudaboot.rules.hardware import load_policy
 from pytest_cudaboot.run.monitor import Crossing, Monitor
@@ -62,18 +62,22 @@ class Hardware:
 
     def sent(self, record: StartRecord) -> None:
         """A test begins."""
-        if self._monitor is not None and (cards := self._cards(record.nodeid)):
-            self._monitor.begin(record.nodeid, cards)
+        self.begin(record.nodeid, self._cards(record.nodeid))
 
-    def ended(self, result: ResultRecord) -> ResultRecord:
-        """A test has ended: the result with what was seen of its cards."""
+    def begin(self, nodeid: str, cards: Sequence[str]) -> None:
+        """It gets these cards, for the first time or again."""
+        if self._monitor is not None and cards:
+            self._monitor.begin(nodeid, cards)
+
+    def ended(self, run: Ran) -> Ran:
+        """A test has ended: the record of it with what was seen of its cards."""
         if self._monitor is None:
-            return result
-        failed = result.status in (Status.FAILED, Status.CRASHED)
-        evidence, crossings = self._monitor.end(result.nodeid, failed=failed)
+            return run
+        failed = run.status in (Status.FAILED, Status.CRASHED)
+        evidence, crossings = self._monitor.end(run.nodeid, failed=failed)
         for crossing in crossings:
-            self._cross(crossing, result.nodeid)
-        return replace(result, evidence={**result.evidence, **evidence}) if evidence else result
+            self._cross(crossing, run.nodeid)
+        return replace(run, evidence={**run.evidence, **evidence}) if evidence else run
 
     def _cross(self, crossing: Crossing, nodeid: str) -> None:
         gpu, alarm = crossing.gpu, crossing.alarm

@@ -49,7 +49,7 @@ class InProcess:
         if self.aside is not None and board.lane(place) != HOST:
             board.impossible(place, self.aside)
             return _passed_over(item, nextitem)
-        board.sent(place, self.worker.name, self.worker.lane)
+        board.sent(place, self.worker.name, [self.worker.lane])
         return None
 
     @pytest.hookimpl(trylast=True)
@@ -63,14 +63,17 @@ class InProcess:
         ran = yield
         option, board = session.config.option, self.controller.board
         stopped = session.shouldstop or session.shouldfail or option.usepdb or option.trace
-        here = (
-            {self.worker.lane: self.worker.name} if self.worker.gpu is not None and self.aside is None else {}
-        )
-        while board is not None and not stopped and (questions := board.panel.ask(here, here)):
+        while board is not None and not stopped and (questions := board.panel.ask(self._here, self._here)):
             for question in questions:
                 self.worker.again(session.items[question.index], None, question.number)
-                board.panel.answered(question.number, here)
+                board.panel.answered(question.number, self._here)
         return ran
+
+    @property
+    def _here(self) -> dict[str, str]:
+        """The one card, if it can be had, and who has it."""
+        well = self.worker.gpu is not None and self.aside is None
+        return {self.worker.lane: self.worker.name} if well else {}
 
 
 def _passed_over(item: pytest.Item, nextitem: pytest.Item | None) -> bool:

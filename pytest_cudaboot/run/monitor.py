@@ -92,7 +92,7 @@ class Monitor:
         return ({HARDWARE: evidence} if evidence else {}), crossings
 
     def rest(self) -> list[Crossing]:
-        """What has come after the last test: when some were run again, or nobody had the card."""
+        """What has come after the last test, when nobody had the card."""
         self._hear_log()
         return [
             crossing

@@ -11,7 +11,7 @@ import pytest
 
 from pytest_cudaboot.errors import UsageError
 from pytest_cudaboot.hookspecs import BoxMonitor, LowererOffer, flat
-from pytest_cudaboot.model import Gpu, Json, ResultRecord, StartRecord, to_json
+from pytest_cudaboot.model import Gpu, Json, Ran, StartRecord, to_json
 from pytest_cudaboot.rules.spec import LOWERERS, is_foreign_condition
 
 _NAME = re.compile(r"[a-z][a-z0-9_-]*")
@@ -97,10 +97,14 @@ class Monitors:
 
     def sent(self, record: StartRecord) -> None:
         """A test begins."""
-        for monitor in self._all:
-            monitor.begin(record.nodeid)
+        self.begin(record.nodeid)
 
-    def ended(self, result: ResultRecord) -> ResultRecord:
-        """A test has ended: the result with what was seen meanwhile."""
-        seen = {monitor.name: facts for monitor in self._all if (facts := monitor.end(result.nodeid))}
-        return replace(result, evidence={**result.evidence, "monitors": to_json(seen)}) if seen else result
+    def begin(self, nodeid: str) -> None:
+        """It runs, for the first time or again."""
+        for monitor in self._all:
+            monitor.begin(nodeid)
+
+    def ended(self, run: Ran) -> Ran:
+        """A test has ended: the record of it with what was seen meanwhile."""
+        seen = {monitor.name: facts for monitor in self._all if (facts := monitor.end(run.nodeid))}
+        return replace(run, evidence={**run.evidence, "monitors": to_json(seen)}) if seen else run

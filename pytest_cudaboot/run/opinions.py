@@ -2,6 +2,7 @@
 
 Tests that have broken a gate cell on a card are run again there, in a fresh device process. What fails again and is
 bound to no card goes to another one of the same model; what each card has been asked anyhow needs no such question.
+A test of several cards goes to the same ones, and then to as many others that were not among them.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from collections import defaultdict
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from pytest_cudaboot.model import (
     AttemptRecord,
@@ -27,12 +29,11 @@ from pytest_cudaboot.rules.cells import culprits, settle
 from pytest_cudaboot.rules.opinions import Answer, heard
 from pytest_cudaboot.rules.spec import Spec
 from pytest_cudaboot.run.again import Again, read_again
-from pytest_cudaboot.run.items import Task
 from pytest_cudaboot.run.seams import Question
 
 BUDGET = 300.0  # seconds for all of them together
 SPENT = "the {0:g} s for second opinions do not suffice: it took {1:.0f} s before"
-GANG = "a test of several cards is not run again"
+DIED = "the worker died that was to run it"
 CUDA = "cuda"
 
 
@@ -41,21 +42,22 @@ class Watchers:
     """Who is told what.
 
     :param add: gets each attempt, as it ends.
-    :param begun: hears worker and node id of a test that is run again, and `ended` the same.
+    :param begun: hears of a test that is run again, and by which worker.
+    :param ended: hears worker and attempt, and gives the latter back with what was seen of its cards.
     :param hung: says of a worker that died why it was killed, if it was.
     :param problem: hears of a box that contradicts itself.
     """
 
     add: Callable[[AttemptRecord], None]
-    begun: Callable[[str, str], None]
-    ended: Callable[[str, str], None]
+    begun: Callable[[str, Question], None]
+    ended: Callable[[str, AttemptRecord], AttemptRecord]
     hung: Callable[[str], str | None]
     problem: Callable[[str], None]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Asked:
-    """What is known of the tests; positions in `items` and `tasks` are the same.
+    """What is known of the tests.
 
     :param results: by node id, what has been reported.
     :param waived: cells that nobody asks about.
@@ -63,7 +65,6 @@ class Asked:
 
     catalog: Catalog | None
     items: Sequence[ItemRecord]
-    tasks: Sequence[Task]
     gpus: Sequence[Gpu]
     results: Mapping[str, ResultRecord]
     waived: Collection[CellKey] = ()
@@ -85,7 +86,6 @@ class Opinions:
     ) -> None:
         self._catalog = asked.catalog
         self._items = asked.items
-        self._tasks = asked.tasks
         self._models = {gpu.uuid: gpu.name for gpu in asked.gpus}
         self._results = asked.results
         self._waived = frozenset(asked.waived)
@@ -94,7 +94,7 @@ class Opinions:
         self._clock = clock
         self._began: float | None = None
         self._numbers = 0
-        self._ran: dict[int, str] = {}
+        self._ran: dict[int, tuple[str, ...]] = {}
         self._waiting: list[Question] = []
         self._under_way: dict[int, tuple[Question, str]] = {}
         self._members: dict[CellKey, list[int]] = defaultdict(list)
@@ -105,9 +105,9 @@ class Opinions:
         """Whether something was asked, or is to be, that has no answer."""
         return bool(self._waiting or self._under_way)
 
-    def ran(self, index: int, lane: str) -> None:
-        """An item was sent to the worker of a card."""
-        self._ran[index] = lane
+    def ran(self, index: int, lanes: Sequence[str]) -> None:
+        """An item was sent to the worker of a card, and has others as well if it is a gang's."""
+        self._ran[index] = tuple(lanes)
 
     def ask(self, ready: Mapping[str, str], lanes: Collection[str]) -> list[Question]:
         """What is to be run again now; each question goes to its card's worker at once.
@@ -119,15 +119,16 @@ class Opinions:
             self._began = self._clock()
             for cell in list(self._broken()):
                 self._stage(cell, Place.SAME, lanes)
-        free, sent = dict(ready), []
+        held = {lane for question, _ in self._under_way.values() for lane in question.lanes}
+        free, sent = {lane: worker for lane, worker in ready.items() if lane not in held}, []
         while question := next((one for one in self._waiting if self._due(one, free, lanes)), None):
             self._waiting.remove(question)
             if why := self._refusal(question, lanes):
                 self._close(question, _unanswered(question, why), lanes)
             else:
-                worker = free.pop(question.lane)
+                worker, *_ = [free.pop(lane) for lane in question.lanes]
                 self._under_way[question.number] = question, worker
-                self._watchers.begun(worker, question.nodeid)
+                self._watchers.begun(worker, question)
                 sent.append(question)
         return sent
 
@@ -137,29 +138,30 @@ class Opinions:
         :returns: cards that have been set aside meanwhile, and why.
         """
         question, worker = self._under_way.pop(number)
-        self._watchers.ended(worker, question.nodeid)
         again = read_again(self._folder, number)
         if again.problem:
             self._watchers.problem(again.problem)
-        self._close(question, _attempt(question, again), lanes)
+        self._close(question, self._watchers.ended(worker, _attempt(question, again)), lanes)
         aside: dict[str, str] = again.result.evidence.get("set_aside", {})
         return aside
 
     def lost(self, number: int, lanes: Collection[str]) -> None:
         """Its worker died of running it again."""
         question, worker = self._under_way.pop(number)
-        self._watchers.ended(worker, question.nodeid)
         hang = self._watchers.hung(worker)
         attempt = AttemptRecord(
-            nodeid=question.nodeid,
-            place=question.place,
-            card=question.lane,
+            **_where(question),
             status=Status.FAILED if hang else Status.CRASHED,
             cause="hang" if hang else "crash",
             reason=hang or f"worker {worker} died under it",
             worker=worker,
         )
-        self._close(question, attempt, lanes)
+        self._close(question, self._watchers.ended(worker, attempt), lanes)
+
+    def unsent(self, number: int, lanes: Collection[str]) -> None:
+        """Its worker had died before it got it, which says nothing of the test."""
+        question, worker = self._under_way.pop(number)
+        self._close(question, self._watchers.ended(worker, _unanswered(question, DIED)), lanes)
 
     # -- what to ask -------------------------------------------------------------------------------------------
 
@@ -194,8 +196,10 @@ class Opinions:
         for index in self._members[cell]:
             nodeid = self._items[index].nodeid
             own = self._ran.get(index)
-            lane = own if place is Place.SAME else self._sibling(own, lanes)
-            if nodeid not in failed or lane is None:
+            if nodeid not in failed or own is None:
+                continue
+            there = own if place is Place.SAME else self._siblings(own, lanes)
+            if there is None:
                 continue
             question = Question(
                 number=self._numbers,
@@ -203,30 +207,31 @@ class Opinions:
                 nodeid=nodeid,
                 cell=cell,
                 place=place,
-                lane=lane,
+                lanes=there,
                 seconds=failed[nodeid].seconds,
             )
             self._numbers += 1
             self._waiting.append(question)
         self._waiting.sort(key=lambda question: question.seconds)
 
-    def _sibling(self, own: str | None, lanes: Collection[str]) -> str | None:
-        """Another card of the same model, the one that is asked least so far."""
-        model = self._models.get(own or "")
-        there = [uuid for uuid in lanes if uuid != own and self._models.get(uuid) == model]
-        asked = [question.lane for question in self._waiting]
-        return min(there, key=asked.count, default=None)
+    def _siblings(self, own: Sequence[str], lanes: Collection[str]) -> tuple[str, ...] | None:
+        """As many other cards of the same models, those that are asked least so far; None if there are not enough."""
+        asked = [lane for question in self._waiting for lane in question.lanes]
+        others = sorted((uuid for uuid in lanes if uuid not in own), key=asked.count)
+        found: list[str] = []
+        for model in map(self._models.get, own):
+            alike = (uuid for uuid in others if uuid not in found and self._models.get(uuid) == model)
+            found += [next(alike, "")]
+        return tuple(found) if all(found) else None
 
     def _due(self, question: Question, free: Collection[str], lanes: Collection[str]) -> bool:
-        return question.lane in free or bool(self._refusal(question, lanes))
+        return set(question.lanes) <= set(free) or bool(self._refusal(question, lanes))
 
     def _refusal(self, question: Question, lanes: Collection[str]) -> str | None:
         """Why a question is not asked, or None."""
         assert self._began is not None  # noqa: S101 - questions are made after that
-        if self._tasks[question.index].cards > 1:
-            return GANG
-        if question.lane not in lanes:
-            return f"no worker for {question.lane!r}"
+        if gone := [lane for lane in question.lanes if lane not in lanes]:
+            return f"no worker for {gone[0]!r}"
         spent = self._clock() - self._began + question.seconds > BUDGET
         return SPENT.format(BUDGET, question.seconds) if spent else None
 
@@ -244,18 +249,20 @@ class Opinions:
             self._stage(cell, Place.SIBLING, lanes)
 
 
+def _where(question: Question) -> dict[str, Any]:
+    """What an attempt has of its question."""
+    lead, *partners = question.lanes
+    return {"nodeid": question.nodeid, "place": question.place, "card": lead, "partners": tuple(partners)}
+
+
 def _unanswered(question: Question, why: str) -> AttemptRecord:
-    return AttemptRecord(
-        nodeid=question.nodeid, place=question.place, card=question.lane, status=Status.SKIPPED, reason=why
-    )
+    return AttemptRecord(**_where(question), status=Status.SKIPPED, reason=why)
 
 
 def _attempt(question: Question, again: Again) -> AttemptRecord:
     result = again.result
     return AttemptRecord(
-        nodeid=question.nodeid,
-        place=question.place,
-        card=question.lane,
+        **_where(question),
         status=result.status,
         cause=result.cause,
         reason=result.reason,

@@ -1,4 +1,4 @@
-"""Second opinions of one run, told to its ledger, its terminal, its heartbeat and its watchdog."""
+"""Second opinions of one run, told to its ledger, its terminal, its heartbeat, its watchdog and whoever watches cards."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from pytest_cudaboot.model import AttemptRecord, Ruling, Status
 from pytest_cudaboot.run.opinions import Asked, Opinions, Watchers
+from pytest_cudaboot.run.seams import Question
 
 if TYPE_CHECKING:
     from pytest_cudaboot.run.controller import Controller
@@ -31,7 +32,6 @@ def panel_of(controller: Controller, collection: Collection) -> Opinions:
     asked = Asked(
         catalog=controller.catalog,
         items=collection.items,
-        tasks=collection.tasks,
         gpus=controller.plan.gpus,
         results=controller.results.done,
         waived=controller.waived,
@@ -44,15 +44,20 @@ def _watchers(controller: Controller) -> Watchers:
         controller.ledger.add(attempt)
         controller.say(f"cudaboot: {_told(attempt)}")
 
-    def begun(worker: str, nodeid: str) -> None:
-        controller.heartbeat.begin(nodeid)
+    def begun(worker: str, question: Question) -> None:
+        controller.heartbeat.begin(question.nodeid)
+        controller.monitors.begin(question.nodeid)
+        if controller.hardware is not None:
+            controller.hardware.begin(question.nodeid, question.lanes)
         if controller.watchdog is not None:
-            controller.watchdog.again(worker, nodeid)
+            controller.watchdog.again(worker, question.nodeid)
 
-    def ended(worker: str, nodeid: str) -> None:
-        controller.heartbeat.end(nodeid)
+    def ended(worker: str, attempt: AttemptRecord) -> AttemptRecord:
+        controller.heartbeat.end(attempt.nodeid)
         if controller.watchdog is not None:
             controller.watchdog.ended(worker)
+        seen = controller.monitors.ended(attempt)
+        return controller.hardware.ended(seen) if controller.hardware is not None else seen
 
     def hung(worker: str) -> str | None:
         return controller.watchdog.hung(worker) if controller.watchdog is not None else None
@@ -68,6 +73,6 @@ def _watchers(controller: Controller) -> Watchers:
 
 def _told(attempt: AttemptRecord) -> str:
     if attempt.status is Status.SKIPPED:
-        return f"{attempt.nodeid} is not run again on {attempt.card[:12]}: {attempt.reason}"
+        return f"{attempt.nodeid} is not run again on {attempt.place_name}: {attempt.reason}"
     word = "holds" if attempt.status is Status.PASSED else f"fails ({attempt.cause or attempt.status})"
-    return f"{attempt.nodeid}, run again on {attempt.card[:12]}, {word}"
+    return f"{attempt.nodeid}, run again on {attempt.place_name}, {word}"

@@ -20,7 +20,7 @@ from pytest_cudaboot.rules.dispatch import Move
 from pytest_cudaboot.rules.timetable import Job, Lane
 from pytest_cudaboot.run.lanes import HOST, lane_of
 from pytest_cudaboot.run.places import Places
-from pytest_cudaboot.run.seams import Board, Device, Panel
+from pytest_cudaboot.run.seams import Board, Device, Panel, Question
 from pytest_cudaboot.run.traffic import Traffic
 
 LEAVE = (
@@ -56,6 +56,9 @@ class Lanes(LoadScheduling):  # type: ignore[misc]
         self._session = config.pluginmanager.getplugin("dsession")
         self._clone, self._session._clone_node = self._session._clone_node, self._replace  # noqa: SLF001 - no hook
         self._places = Places(lambda: self._session.nodemanager.specs)
+        self._gathering: dict[
+            int, tuple[Question, set[str]]
+        ] = {}  # cards that partners have yet to leave to it
         self._crashed: list[int] = []  # items whose worker died, and whose report is not made yet
         self._begun: set[int] = set()  # items that a worker has said it is at work on
 
@@ -173,9 +176,31 @@ class Lanes(LoadScheduling):  # type: ignore[misc]
         ready = {name_of(node): node for node in idle}
         workers = {name: node.gateway.id for name, node in ready.items()}
         for question in panel.ask(workers, self._places.cards):
-            node = ready[question.lane]
-            self.node2pending[node].append(AGAIN - question.number)
-            _order(node, [(question.index, [], question.number)])
+            self._gathering[question.number] = question, set(question.lanes[1:])
+            for name in question.lanes[1:]:
+                self._clear(ready[name])
+            self._gathered(question.number)
+
+    def _gathered(self, number: int) -> None:
+        """A test that is run again goes to its worker, as soon as it has all its cards."""
+        question, leaving = self._gathering[number]
+        if leaving:
+            return
+        del self._gathering[number]
+        node = self._node(question.lane)
+        if node is None:
+            assert self._board is not None  # noqa: S101 - it has asked
+            self._board.panel.unsent(number, self._places.cards)
+            return
+        self.node2pending[node].append(AGAIN - number)
+        cards = list(question.lanes) if len(question.lanes) > 1 else []
+        _order(node, [(question.index, cards, number)])
+
+    def _clear(self, partner: Any) -> None:
+        """Have a worker leave its card to a gang."""
+        self.node2pending[partner].append(LEAVE)
+        _order(partner, [LEAVE])
+        self._leaving(partner.gateway.id, True)  # noqa: FBT003 - it says what its name says
 
     def _begin(self, move: Move) -> None:
         """Send an item; for a gang have the partners leave their cards first."""
@@ -186,9 +211,7 @@ class Lanes(LoadScheduling):  # type: ignore[misc]
             if partner is None:  # its card is held all the same, and a replacement gets nothing
                 held.leaving.discard(name)
             else:
-                self.node2pending[partner].append(LEAVE)
-                _order(partner, [LEAVE])
-                self._leaving(partner.gateway.id, True)  # noqa: FBT003 - it says what its name says
+                self._clear(partner)
         if not held.leaving:
             self._send(move.job)
 
@@ -196,6 +219,10 @@ class Lanes(LoadScheduling):  # type: ignore[misc]
         gang = self._traffic.left(name)
         if gang is not None:
             self._send(gang)
+        for number, (_, leaving) in list(self._gathering.items()):
+            if name in leaving:
+                leaving.remove(name)
+                self._gathered(number)
 
     def _send(self, index: int) -> None:
         lanes = self._traffic.under_way[index].lanes
@@ -205,7 +232,7 @@ class Lanes(LoadScheduling):  # type: ignore[misc]
             self._requeue(index)
             return
         self.node2pending[node].append(index)
-        self._board.sent(index, node.gateway.id, lanes[0])
+        self._board.sent(index, node.gateway.id, lanes)
         _order(node, [index if len(lanes) == 1 else (index, list(lanes))])
 
     def _requeue(self, index: int) -> None:
@@ -305,7 +332,9 @@ def run_without_lookahead(config: pytest.Config, session: pytest.Session, device
         if index == LEAVE:
             device.leave()
         elif numbers:
+            device.hold(cards)
             device.again(session.items[index], session, numbers[0])
+            device.hold(())
         else:
             device.hold(cards)
             config.hook.pytest_runtest_protocol(item=session.items[index], nextitem=session)

@@ -14,7 +14,7 @@ from pytest_cudaboot.rules.timetable import Job
 class Question:
     """A test that is to be run again.
 
-    :param lane: the card that it is to run on.
+    :param lanes: the cards that it is to run on, the lead's first.
     :param seconds: what it took before.
     """
 
@@ -23,8 +23,13 @@ class Question:
     nodeid: str
     cell: CellKey
     place: Place
-    lane: str
+    lanes: tuple[str, ...]
     seconds: float
+
+    @property
+    def lane(self) -> str:
+        """The card whose worker runs it."""
+        return self.lanes[0]
 
 
 class Panel(Protocol):
@@ -42,6 +47,9 @@ class Panel(Protocol):
 
     def lost(self, number: int, lanes: Collection[str]) -> None:
         """Its worker died of it."""
+
+    def unsent(self, number: int, lanes: Collection[str]) -> None:
+        """Its worker had died before it got it."""
 
 
 class Board(Protocol):
@@ -63,8 +71,8 @@ class Board(Protocol):
     def impossible(self, index: int, reason: str) -> None:
         """Record that the item can not be had in this run."""
 
-    def sent(self, index: int, worker: str, lane: str) -> None:
-        """The item is on its way to a worker; the lane is a card's UUID, where it has one."""
+    def sent(self, index: int, worker: str, lanes: Sequence[str]) -> None:
+        """The item is on its way to a worker; a lane is a card's UUID, where it has one."""
 
     def closed(self, index: int) -> None:
         """The item has ended, one way or another."""

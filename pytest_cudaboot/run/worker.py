@@ -201,7 +201,7 @@ class Worker:
         """Run a test again in a fresh device process, for a second opinion."""
         from pytest_cudaboot.run.again import run_again, write_again
 
-        self.leave()
+        self.leave()  # a gang's cards are held already
         again = run_again(item, cells.record_of(item), nextitem, self.name)
         self.leave()
         write_again(Path(self.plan.workdir), number, again)

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import re
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from fixtures.boxes import replay
 from pytest_cudaboot.rules.catalog import load_catalog
 from pytest_cudaboot.rules.ledger_lines import read_ledger
 from pytest_cudaboot.rules.verdict import judge
-from tests.boxes.box import BOXES, BoxGate, Done, steps
+from tests.boxes.box import BoxGate, Done, steps
+from tests.boxes.stormy import counting
 from tests.run.gate import Json
 
 TESTS = """
@@ -54,6 +53,10 @@ def test_worker(lowerer):
     lowerer.call("prove")
     os.kill(os.getpid(), signal.SIGKILL)
 
+@pytest.mark.spec("a.gang")
+def test_gang(lowerer, gpus):
+    assert sorted(lowerer.call("prove")) != sorted(gpu.uuid for gpu in gpus), "these cards"
+
 @pytest.mark.spec("a.host")
 def test_host(measure):
     measure(figure=1)
@@ -66,12 +69,12 @@ def test_claim(lowerer):
 """
 CLAIM = '\n[a.claim]\nkind = "claim"\ntitle = "T"\nheading = "H"\non = "any"\nlowerers = ["xla"]\n'
 EXECUTING = ("toolchain", "card", "flaky", "worker")
-CATALOG = steps(**dict.fromkeys(EXECUTING, "any xla"), each="each xla", host="host") + CLAIM
+CATALOG = steps(**dict.fromkeys(EXECUTING, "any xla"), each="each xla", gang="any xla", host="host") + CLAIM
+CATALOG = CATALOG.replace("[a.gang]\n", '[a.gang]\nwhen = ["gpus:2"]\n')
 
 
 def put_on(gate: BoxGate, cards: int) -> BoxGate:
-    box = replay.read(BOXES / "invented-eight.box")
-    box = replace(box, cards=box.cards[:cards])
+    box = counting(cards=cards)
     gate.on(box, BAD_CARD=box.cards[0].uuid)
     return gate
 
@@ -105,6 +108,7 @@ def test_whom_to_blame_on_two_cards(two: tuple[BoxGate, Done]) -> None:
         "each": ("card", 2),
         "flaky": ("flaky", 2),
         "worker": ("toolchain", 3),
+        "gang": ("undecidable", 2),
         "host": ("toolchain", 1),
         "claim": ("undecidable", 1),
     }
@@ -112,7 +116,22 @@ def test_whom_to_blame_on_two_cards(two: tuple[BoxGate, Done]) -> None:
     assert said(cells["each"]) == [("first", "failed"), ("same", "failed")]
     assert said(cells["flaky"]) == [("first", "failed"), ("same", "passed")]
     assert said(cells["worker"]) == [("first", "crashed"), ("same", "crashed"), ("sibling", "crashed")]
+    assert said(cells["gang"]) == [("first", "failed"), ("same", "failed")]
     assert two[0].verdict["verdict"] == "reject"
+
+
+def test_a_gang_has_its_cards_again(two: tuple[BoxGate, Done]) -> None:
+    first, again = broken(two[0])["gang"]["evidence"]["attempts"]
+
+    assert again["cards"] == [*first["cards"]] or again["cards"] == [*reversed(first["cards"])]
+    assert again["reason"].startswith("these cards")
+
+
+def test_second_runs_are_watched_as_first_ones_are(two: tuple[BoxGate, Done]) -> None:
+    for cell in (broken(two[0])[name] for name in ("toolchain", "each", "gang")):
+        for run in cell["evidence"]["attempts"][1:]:
+            assert sorted(run["hardware"]) == sorted(run["cards"])
+            assert {facts["temperature_c"] for facts in run["hardware"].values()} == {41}
 
 
 def test_a_sibling_is_another_card(two: tuple[BoxGate, Done]) -> None:
@@ -125,10 +144,10 @@ def test_pytest_counts_each_test_once(two: tuple[BoxGate, Done]) -> None:
     gate, done = two
     junit = (gate.path / "junit.xml").read_text()
 
-    assert "7 failed, 1 passed" in done.stdout  # six failures, a worker's death, and the other card
-    assert len(re.findall("<testcase ", junit)) == 8
+    assert "8 failed, 1 passed" in done.stdout  # seven failures, a worker's death, and the other card
+    assert len(re.findall("<testcase ", junit)) == 9
     assert f"test_suite.py::test_flaky[xla], run again on {gate.uuid(0)[:6]}" in done.stdout
-    assert len(gate.records("result")) == 8
+    assert len(gate.records("result")) == 9
 
 
 def test_a_replay_judges_to_the_same_words(two: tuple[BoxGate, Done]) -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from pytest_cudaboot.errors import CatalogError
 from pytest_cudaboot.model import AttemptRecord, BlockedRecord, Json, Outcome, Place, ResultRecord, Status
-from pytest_cudaboot.rules.opinions import TABLE, Answer, allows, blame, heard, merged, peers
+from pytest_cudaboot.rules.opinions import TABLE, Answer, against, allows, blame, heard, merged, peers
 from pytest_cudaboot.rules.verdict import judge, summary_line
 from tests.rules.builders import A, B, C, catalog_of, ledger, result, run_record, spec_of
 
@@ -48,26 +48,48 @@ ROWS = [
 ]
 
 
+WITNESSED = [
+    # whom the hardware's evidence speaks against; a word of the driver's on programs decides where nobody else does
+    ("run", F, F, "toolchain", "toolchain"),
+    ("run", F, H, "toolchain", "card"),
+    ("run", F, S, "toolchain", "toolchain"),
+    ("run", F, N, "toolchain", "toolchain"),
+    ("run", H, N, "toolchain", "flaky"),
+    ("run", S, N, "toolchain", "flaky"),
+    ("run", N, H, "toolchain", "card"),
+    ("run", N, S, "toolchain", "toolchain"),
+    ("run", N, N, "toolchain", "toolchain"),
+    ("collateral", H, N, "toolchain", "undecidable"),
+    ("collateral", N, N, "toolchain", "undecidable"),
+    *(
+        (cause, same, other, "card", "card")
+        for cause in ("run", "collateral")
+        for same in Answer
+        for other in Answer
+    ),
+]
+
+
 @pytest.mark.parametrize(("cause", "same", "sibling", "word"), ROWS)
 def test_a_row(cause: str, same: Answer, sibling: Answer, word: str) -> None:
     assert blame(cause, same, sibling) == word
 
 
+@pytest.mark.parametrize(("cause", "same", "sibling", "against", "word"), WITNESSED)
+def test_a_row_with_the_hardwares_evidence(
+    cause: str, same: Answer, sibling: Answer, against: str, word: str
+) -> None:
+    assert blame(cause, same, sibling, against) == word
+
+
 def test_each_row_of_the_table_decides_something() -> None:
     """Without any one of its rows, some combination has another word or none."""
-    asked = list(product(["numeric", "collateral"], Answer, Answer))
+    asked = list(product(["numeric", "collateral"], Answer, Answer, [None, "card", "toolchain"]))
     for place in range(len(TABLE)):
         rest = [row for number, row in enumerate(TABLE) if number != place]
+        without = [next((row.blame for row in rest if row.fits(*question)), None) for question in asked]
 
-        def without(cause: str, same: Answer, sibling: Answer, rest: Any = rest) -> str | None:
-            told = (
-                row.blame
-                for row in rest
-                if row.cause in (None, cause) and row.same in (None, same) and row.sibling in (None, sibling)
-            )
-            return next(told, None)
-
-        assert any(without(*question) != blame(*question) for question in asked), TABLE[place]
+        assert without != [blame(*question) for question in asked], TABLE[place]
 
 
 @pytest.mark.parametrize(
@@ -139,6 +161,35 @@ def test_a_cell_is_judged_as_if_its_failed_tests_had_said_that(
     assert heard(ANY, [ONE, TWO], attempts, Place.SAME, platform="cuda") is answer
 
 
+def test_the_cards_of_a_gang_are_one_opinion() -> None:
+    pair: Any = {"partners": (C.uuid,)}
+    told = [again(ONE, X, **pair), again(TWO, P, **pair), again(ONE, P, Place.SIBLING, partners=("GPU-d",))]
+
+    assert heard(ANY, [ONE, TWO], told, Place.SAME, platform="cuda") is F
+    assert heard(ANY, [ONE], told, Place.SIBLING, platform="cuda") is H
+
+
+def evidence_against(who: str) -> Json:
+    return {"evidence": {"hardware": {"GPU-x": {"against": who}}}}
+
+
+def test_a_sibling_that_is_suspect_itself_gives_no_opinion() -> None:
+    told = again(ONE, X, Place.SIBLING, **evidence_against("card"))
+
+    assert heard(ANY, [ONE], [told], Place.SIBLING, platform="cuda") is N
+    assert against([ONE], [told]) is None
+
+
+def test_a_second_run_is_a_witness_as_well() -> None:
+    first = result(status=X, nodeid="t::one", **evidence_against("toolchain"))
+    fine = again(ONE, P, **evidence_against("card"))
+
+    assert against([first], []) == "toolchain"
+    assert against([first], [again(ONE, X, **evidence_against("card"))]) == "card"
+    assert against([ONE], [again(ONE, X, Place.SIBLING, **evidence_against("toolchain"))]) == "toolchain"
+    assert against([ONE], [fine]) is None
+
+
 def test_a_guard_that_is_silent_once_is_heard_again() -> None:
     guard = spec_of(kind="gotcha", canary="guard", on="any")
     silent = result(status=Q, role="canary")
@@ -200,6 +251,30 @@ def test_what_fails_once_is_flaky_and_rejects() -> None:
 
     assert (verdict["verdict"], cell(verdict, "s.each")["blame"]) == ("reject", "flaky")
     assert "blame: flaky): far off; again there holds" in verdict["reasons"][0]
+
+
+def test_a_gang_that_fails_on_two_sets_of_cards_is_the_toolchain() -> None:
+    first = broken("s.any", gpus=(A.uuid, B.uuid))
+    again_there = again(first, X, partners=(B.uuid,), gpus=(A.uuid, B.uuid))
+    others: Any = {"card": "GPU-e", "partners": ("GPU-f",)}
+    alone = cell(judged(first, again_there), "s.any")
+    verdict = judged(first, again_there, again(first, X, Place.SIBLING, **others))
+
+    assert alone["blame"] == "undecidable"
+    assert cell(verdict, "s.any")["blame"] == "toolchain"
+    assert cell(verdict, "s.any")["reason"].endswith("on GPU-e and GPU-f fails (failed)")
+    assert cell(verdict, "s.any")["evidence"]["attempts"][1]["cards"] == [A.uuid, B.uuid]
+
+
+def test_with_one_card_the_drivers_word_decides_and_is_told() -> None:
+    facts = {"hardware": {A.uuid: {"xids": [31], "against": "toolchain"}}}
+    first = broken("s.any", evidence=facts)
+    verdict = judged(first, again(first, X, evidence=facts), gpus=(A,))
+
+    found = cell(verdict, "s.any")
+    assert (verdict["verdict"], found["blame"]) == ("reject", "toolchain")
+    assert found["reason"].endswith("; what the driver tells of it speaks against the toolchain")
+    assert found["evidence"]["attempts"][1]["hardware"] == facts["hardware"]
 
 
 def test_a_rate_that_the_catalogue_states_is_told_and_accepted() -> None:

@@ -12,12 +12,12 @@ import pytest
 from pytest_cudaboot.model import AttemptRecord, CellKey, Gpu, Place, ResultRecord, Status
 from pytest_cudaboot.run import opinions
 from pytest_cudaboot.run.again import Again, write_again
-from pytest_cudaboot.run.items import Task
 from pytest_cudaboot.run.opinions import Asked, Opinions, Watchers
 from pytest_cudaboot.run.seams import Question
 from tests.rules.builders import A, B, C, catalog_of, item_of, result
 
 F, P = Status.FAILED, Status.PASSED
+MORE = [replace(A, index=number, uuid=f"GPU-more{number}") for number in (4, 5)]  # of the same model
 CATALOG = catalog_of(
     s__any={"on": "any"},
     s__two={"on": "any"},
@@ -40,26 +40,28 @@ class Panel:
         self.now = 0.0
         self.attempts: list[AttemptRecord] = []
         self.problems: list[str] = []
-        self.watched: list[tuple[str, str]] = []
+        self.watched: list[tuple[str, tuple[str, ...]]] = []
         watchers = Watchers(
             add=self.attempts.append,
-            begun=lambda *who: self.watched.append(who),
-            ended=lambda *who: self.watched.remove(who),
+            begun=lambda worker, question: self.watched.append((worker, question.lanes)),
+            ended=self.ended,
             hung=lambda worker: "it hung" if worker == "hung" else None,
             problem=self.problems.append,
         )
-        tasks = [Task(lane="card", cards=2 if one.spec == "s.gang" else 1) for one in results]
         asked = Asked(
             catalog=CATALOG,
             items=[item_of(one) for one in results],
-            tasks=tasks,
             gpus=gpus,
             results={one.nodeid: one for one in results},
             **facts,
         )
         self.panel = Opinions(asked, watchers, folder=folder, clock=lambda: self.now)
         for index in range(len(results)):
-            self.panel.ran(index, A.uuid)
+            self.panel.ran(index, [A.uuid, B.uuid] if results[index].spec == "s.gang" else [A.uuid])
+
+    def ended(self, worker: str, attempt: AttemptRecord) -> AttemptRecord:
+        self.watched.remove((worker, attempt.cards))
+        return replace(attempt, evidence={**attempt.evidence, "seen": worker})
 
     def ask(self, *ready: Gpu) -> list[Question]:
         return self.panel.ask({gpu.uuid: f"gw-{gpu.index}" for gpu in ready}, self.lanes)
@@ -89,6 +91,7 @@ def test_what_fails_again_goes_to_a_sibling(tmp_path: Path) -> None:
         (Place.SAME, F, A.uuid),
         (Place.SIBLING, P, B.uuid),
     ]
+    assert [one.evidence["seen"] for one in panel.attempts] == ["gw-0", "gw-1"]
     assert (panel.ask(A, B, C), panel.panel.open, panel.watched) == ([], False, [])
 
 
@@ -145,11 +148,56 @@ def test_a_card_that_is_gone_gives_no_answer_and_its_sibling_does(tmp_path: Path
     assert (told.status, told.reason) == (Status.SKIPPED, f"no worker for {A.uuid!r}")
 
 
-def test_a_gang_is_not_run_again(tmp_path: Path) -> None:
-    panel = Panel(tmp_path, [failed("s.gang")], [A, B])
+def test_a_gang_gets_its_cards_again_and_then_others(tmp_path: Path) -> None:
+    panel = Panel(tmp_path, [failed("s.gang")], [A, B, *MORE])
+    (same,) = panel.ask(A, B, *MORE)
+    panel.answer(same, F)
+    (others,) = panel.ask(A, B, *MORE)
+    panel.answer(others, P)
 
-    assert panel.ask(A, B) == []
-    assert {told.reason for told in panel.attempts} == {"a test of several cards is not run again"}
+    assert [(one.place, one.lanes) for one in (same, others)] == [
+        (Place.SAME, (A.uuid, B.uuid)),
+        (Place.SIBLING, tuple(gpu.uuid for gpu in MORE)),
+    ]
+    assert [one.cards for one in panel.attempts] == [same.lanes, others.lanes]
+
+
+@pytest.mark.parametrize("gpus", [[A, B], [A, B, MORE[0]], [A, B, C, MORE[0]]], ids=["two", "three", "mixed"])
+def test_a_gang_without_as_many_others_has_no_siblings(tmp_path: Path, gpus: list[Gpu]) -> None:
+    panel = Panel(tmp_path, [failed("s.gang")], gpus)
+    (same,) = panel.ask(*gpus)
+    panel.answer(same, F)
+
+    assert (panel.ask(*gpus), panel.panel.open, len(panel.attempts)) == ([], False, 1)
+
+
+def test_a_gang_waits_until_all_its_cards_are_idle_and_holds_them(tmp_path: Path) -> None:
+    panel = Panel(tmp_path, [failed("s.gang", seconds=0.1), failed("s.any")], [A, B])
+    (alone,) = panel.ask(A)
+    panel.answer(alone, P)
+    (gang,) = panel.ask(A, B)
+
+    assert (alone.lanes, gang.lanes) == ((A.uuid,), (A.uuid, B.uuid))
+    assert panel.ask(B) == []
+    assert panel.watched == [("gw-0", gang.lanes)]
+
+
+def test_a_gang_one_of_whose_cards_is_gone_is_not_run_again(tmp_path: Path) -> None:
+    panel = Panel(tmp_path, [failed("s.gang")], [A, B])
+    panel.lanes.remove(B.uuid)
+
+    assert panel.ask(A) == []
+    assert {told.reason for told in panel.attempts} == {f"no worker for {B.uuid!r}"}
+
+
+def test_what_its_worker_died_before_says_nothing(tmp_path: Path) -> None:
+    panel = Panel(tmp_path, [failed("s.gang")], [A, B])
+    (question,) = panel.ask(A, B)
+    panel.panel.unsent(question.number, panel.lanes)
+
+    (told,) = panel.attempts
+    assert (told.status, told.reason) == (Status.SKIPPED, "the worker died that was to run it")
+    assert panel.watched == []
 
 
 def test_what_does_not_fit_into_the_time_is_told(tmp_path: Path) -> None:
