@@ -9,6 +9,7 @@ import cffi
 import numpy as np
 
 from pytest_cudaboot.errors import ShimError, SignatureError, ToolMissingError, UnsupportedError
+from pytest_cudaboot.rules.shim_symbols import REQUIRED
 
 if TYPE_CHECKING:
     from collections.abc import Container, Sequence
@@ -33,7 +34,7 @@ _ADAM_TAIL = (
 _CALL = "int n_inputs, const int32_t *ranks, const int64_t *dims, const float *const *data"
 _RESULTS = "int n_outputs, const int64_t *totals, float *const *out"
 
-REQUIRED = {
+PROTOTYPES = {
     "iree_ffi_session_create": "iree_ffi_session_t *{}(const char *path)",
     "iree_ffi_session_release": "void {}(iree_ffi_session_t *session)",
     "iree_ffi_invoke_f32": f"int {{}}(iree_ffi_session_t *session, const char *fn_name, {_CALL}, {_RESULTS})",
@@ -84,7 +85,7 @@ EXTRAS = {
 # The stubs know neither the loader flags nor arrays as buffers.
 FFI: Any = cffi.FFI()
 FFI.cdef("typedef struct iree_ffi_session iree_ffi_session_t;")
-FFI.cdef("".join(f"{prototype.format(name)};\n" for name, prototype in (REQUIRED | EXTRAS).items()))
+FFI.cdef("".join(f"{prototype.format(name)};\n" for name, prototype in (PROTOTYPES | EXTRAS).items()))
 
 
 class Shim:

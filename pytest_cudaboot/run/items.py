@@ -18,8 +18,8 @@ from pytest_cudaboot.run.lanes import CARD, HOST
 from pytest_cudaboot.run.plan import Plan
 
 CELL = "_cudaboot_cell"  # the autouse fixture that carries a test's cell
-# What opens a device, whatever it is asked through: `fixturenames` has what a fixture asks for in turn.
-DEVICE_FIXTURES = frozenset({"gpu", "open_lowerer"})
+# What may touch a device, whatever it is asked through: `fixturenames` has what a fixture asks for in turn.
+DEVICE_FIXTURES = frozenset({"gpu", "open_lowerer", "run"})
 
 
 def spec_of(definition: pytest.Item | pytest.FixtureRequest | pytest.Function) -> tuple[str, str] | None:
@@ -121,14 +121,22 @@ def _task(item: pytest.Item, plan: Plan, catalog: Catalog | None) -> Task:
     spec = catalog.specs.get(cell.spec) if cell is not None and catalog is not None else None
     fixtures = set(getattr(item, "fixturenames", ()))
     lane = lane_of(item, plan, catalog)
-    warm = None
-    if lane != HOST and fixtures & {"lowerer", "session"}:
-        warm = (cell.lowerer if cell else None) or "xla"
-    elif lane != HOST and "run" in fixtures:
-        warm = NOTHING
+    warm = None if lane == HOST else _leaves(fixtures, cell.lowerer if cell else None)
     cards = spec.cards if spec is not None else 1
     key = _key(item, cell, plan) if spec is not None else ()
     return Task(lane=lane, cards=cards, warm=warm, key=key)
+
+
+def _leaves(fixtures: set[str], lowerer: str | None) -> str | None:
+    """What a test leaves warm on its card.
+
+    :param lowerer: its cell's; null says nothing of what a test opens by name, which may be several.
+    """
+    if fixtures & {"lowerer", "session"}:
+        return lowerer or "xla"
+    if "open_lowerer" in fixtures:
+        return lowerer or NOTHING
+    return NOTHING if "run" in fixtures else None
 
 
 def _key(item: pytest.Item, cell: CellKey | None, plan: Plan) -> tuple[str, ...]:

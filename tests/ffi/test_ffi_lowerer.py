@@ -9,17 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from pytest_cudaboot.rules.shim_symbols import REQUIRED
 from tests.ffi.helpers import build, run
-
-TEN = (
-    "iree_ffi_session_create",
-    "iree_ffi_session_release",
-    "iree_ffi_invoke_f32",
-    *(
-        f"iree_ffi_train_step_{stem}"
-        for stem in ("mlp", "generic", "adam", "adam_seg", "adam_softlabel", "adam_ddpm", "adam_yolov1")
-    ),
-)
 
 
 class Root:
@@ -62,10 +53,10 @@ def stub(folder: Path, name: str, *functions: str, first: str = "") -> None:
 def stubs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Shims that do nothing, so that what loads is told apart by its symbols alone."""
     folder = tmp_path_factory.mktemp("stubs")
-    stub(folder, "iree", *TEN)
-    stub(folder, "xla", *TEN, "pjrt_ffi_marker")
-    stub(folder, "stale", *TEN[:-2], "pjrt_ffi_marker")
-    stub(folder, "no_create", *TEN[1:], "pjrt_ffi_marker")
+    stub(folder, "iree", *REQUIRED)
+    stub(folder, "xla", *REQUIRED, "pjrt_ffi_marker")
+    stub(folder, "stale", *REQUIRED[:-2], "pjrt_ffi_marker")
+    stub(folder, "no_create", *REQUIRED[1:], "pjrt_ffi_marker")
     (folder / "corrupt.so").write_text("this was a library once" * 20)
     (folder / "cut.so").write_bytes((folder / "xla.so").read_bytes()[:3000])
     foreign = bytearray((folder / "xla.so").read_bytes())

@@ -12,6 +12,7 @@ from pytest_cudaboot.errors import ShimError, SignatureError, ToolMissingError, 
 from pytest_cudaboot.lowerers import shim
 from pytest_cudaboot.lowerers.base import Array, LowererConfig, make_lowerer
 from pytest_cudaboot.lowerers.xla import SEND, Loop, XlaLowerer, XlaSession
+from pytest_cudaboot.rules.shim_symbols import REQUIRED
 
 Build = Callable[..., Path]
 
@@ -29,8 +30,9 @@ def ones(*shape: int) -> Array:
     return np.ones(shape, np.float32)
 
 
-def test_ten_symbols_are_required() -> None:
-    assert len(shim.REQUIRED) == 10
+def test_each_of_the_ten_required_symbols_has_its_prototype() -> None:
+    assert tuple(shim.PROTOTYPES) == REQUIRED
+    assert len(REQUIRED) == 10
 
 
 def test_only_extras_that_are_there_are_bound(fake_shim: Path, build_fake: Build) -> None:

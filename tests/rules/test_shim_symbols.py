@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from pytest_cudaboot.project import suite_root
@@ -95,3 +97,9 @@ def test_the_reference_defines_the_ten_in_each_unit(unit: str) -> None:
     made = defined(TEXTS[name] for name in included(unit, TEXTS))
 
     assert set(REQUIRED) <= made <= declared(TEXTS["iree_ffi.h"])
+
+
+def test_the_reference_asks_a_shim_for_the_same_ten_at_run_time() -> None:
+    asked = re.findall(r'^ *"(iree_ffi_\w+)",$', TEXTS["lowerer.c"], re.MULTILINE)
+
+    assert tuple(asked) == REQUIRED
