@@ -27,14 +27,14 @@ SEED = 31
 class Client:
     """A PJRT client in a fresh device process, and what can be known of what it takes.
 
-    :param before: bytes in use on the card before it was made, or null where NVML does not say.
+    :param then: bytes in use on its card before it was made, by UUID; empty on the CPU.
     """
 
     lowerer: LowererHandle
     log: Path
     project: Project
     gpu: Gpu | None
-    before: int | None
+    then: dict[str, int | None]
 
     @property
     def text(self) -> str:
@@ -67,10 +67,14 @@ class Client:
         session.invoke(graph.inputs(SEED))
         session.close()
 
+    @property
+    def before(self) -> int | None:
+        """Bytes in use on the card before the client was made, if that can be known."""
+        return self.then[self.gpu.uuid] if self.gpu else None
+
     def grown(self) -> int | None:
-        """Bytes by which the use of the card has grown since before the client was made."""
-        now = nvml.memory_used(self.gpu.uuid) if self.gpu else None
-        return None if now is None or self.before is None else now - self.before
+        """Bytes by which the use of the card has grown since before the client was made, if that can be known."""
+        return nvml.grown_since(self.then)[self.gpu.uuid] if self.gpu else None
 
 
 @pytest.fixture
@@ -85,8 +89,8 @@ def client(
 
     def make(**settings: str) -> Client:
         worker.devices.retire()
-        before = nvml.memory_used(worker.gpu.uuid) if worker.gpu else None
+        then = nvml.memory_of([worker.gpu.uuid] if worker.gpu else [])
         lowerer = open_with(**settings)
-        return Client(lowerer, Path(evidence.notes["device_log"]), project, worker.gpu, before)
+        return Client(lowerer, Path(evidence.notes["device_log"]), project, worker.gpu, then)
 
     return make

@@ -55,11 +55,7 @@ class Footprint:
 
     def growth(self, uuids: Iterable[str]) -> dict[str, int | None]:
         """Bytes by which the use of some cards has grown since, whoever uses them."""
-        grown: dict[str, int | None] = {}
-        for uuid in uuids:
-            before, now = self.before.get(uuid), nvml.memory_used(uuid)
-            grown[uuid] = None if before is None or now is None else now - before
-        return grown
+        return nvml.grown_since({uuid: self.before.get(uuid) for uuid in uuids})
 
 
 @pytest.fixture
@@ -71,7 +67,7 @@ def at_work(
     @contextmanager
     def trainer() -> Iterator[Footprint]:
         run(["true"])  # the warm device process leaves the card before its memory is looked at
-        before = {card.uuid: nvml.memory_used(card.uuid) for card in nvml.look().gpus}
+        before = nvml.memory_of(card.uuid for card in nvml.look().gpus)
         with training() as running:
             header = running.header()
             evidence.ran_on(header["platform"], [header["device"]])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -225,6 +225,21 @@ def memory_used(uuid: str) -> int | None:
             return None if handle is None else int(pynvml.nvmlDeviceGetMemoryInfo(handle).used)
         except pynvml.NVMLError_NotSupported:
             return None
+
+
+def memory_of(uuids: Iterable[str]) -> dict[str, int | None]:
+    """Bytes in use on some cards, to be held against later; as :func:`memory_used` tells them."""
+    return {uuid: memory_used(uuid) for uuid in uuids}
+
+
+def grown_since(before: Mapping[str, int | None]) -> dict[str, int | None]:
+    """Bytes by which the use of some cards has grown, whoever uses them; None where NVML does not say.
+
+    :param before: from :func:`memory_of`.
+    """
+    now = memory_of(before)
+    pairs = {uuid: (then, now[uuid]) for uuid, then in before.items()}
+    return {uuid: None if a is None or b is None else b - a for uuid, (a, b) in pairs.items()}
 
 
 def _handles() -> dict[str, object]:

@@ -107,11 +107,15 @@ class BoxGate(Gate):
 
     def ask(self, *questions: Question) -> list[Any]:
         """What `--gpus` means, under a mask or without one, by one process for all questions."""
-        argv = [sys.executable, "-c", ASK, json.dumps(questions)]
+        answers: list[Any] = self.told(ASK, json.dumps(questions))
+        return answers
+
+    def told(self, program: str, *words: str) -> Any:
+        """What a program prints on the box, which is JSON."""
+        argv = [sys.executable, "-c", program, *words]
         done = subprocess.run(argv, cwd=self.path, env=self.env, capture_output=True, text=True, check=False)
         assert not done.stderr
-        answers: list[Any] = json.loads(done.stdout)
-        return answers
+        return json.loads(done.stdout)
 
     @property
     def touched(self) -> list[tuple[str, ...]]:

@@ -8,7 +8,7 @@ import pytest
 
 from fixtures.boxes.replay import Box
 from tests.boxes.box import REPLAYED, BoxGate, steps
-from tests.boxes.stormy import FIRST, counting, happening
+from tests.boxes.stormy import FIRST, SECOND, counting, happening
 
 LEAKING = """
 import os, pathlib, sys, pytest
@@ -31,6 +31,15 @@ def test_next(run, evidence, gpu):
     run(["true"])
 """
 CATALOG = steps(before="each", leaks="each", next="each")
+
+GROWN = """
+import json, os, pathlib
+from pytest_cudaboot.probes import nvml
+
+before = nvml.memory_of(["{}", "{}", "GPU-gone"])
+pathlib.Path(os.environ["CUDABOOT_BOX_ROOT"], "at", "taken").touch()
+print(json.dumps(nvml.grown_since(before)))
+"""
 
 
 def holding(mib: int, *processes: str) -> Box:
@@ -92,3 +101,9 @@ def test_a_run_that_asks_for_less_has_room(gate: BoxGate) -> None:
     told = gate.verdict["box"]["tenants"][FIRST]
     assert told == ["9000 MiB are in use by processes that the driver does not name here"]
     assert gate.verdict["reasons"] == [REPLAYED]
+
+
+def test_growth_is_told_of_each_card_by_its_name(gate: BoxGate) -> None:
+    gate.on(counting("taken used 700", cards=2))
+
+    assert gate.told(GROWN.format(FIRST, SECOND)) == {FIRST: 700 << 20, SECOND: 0, "GPU-gone": None}
