@@ -79,6 +79,10 @@ class CompileError(BuildError):
     """A graph compiler refused a module, crashed, hung, or wrote half a file; the message names step and fix."""
 
 
+class BusyError(CudabootError):
+    """Another process keeps what is needed, and longer than can be waited: it says nothing of what is under test."""
+
+
 class PinnedVersionError(CudabootError):
     """An installed version is not what the project pins, or the pin can not be read."""
 

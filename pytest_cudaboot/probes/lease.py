@@ -22,7 +22,7 @@ from typing import Self
 
 from pytest_cudaboot.errors import LeaseError
 from pytest_cudaboot.probes import lockfile
-from pytest_cudaboot.probes.lockers import lockers
+from pytest_cudaboot.probes.lockers import in_words, lockers
 
 WAYS_OUT = "wait for it with --cudaboot-wait SECONDS, or name other cards with --gpus"
 GRACE = 0.1  # seconds that a passing look at a lock (another run's, or a doctor's) may hold it
@@ -119,7 +119,7 @@ def occupy(uuid: str, *, folder: Path, alone: bool = False) -> int:
             descriptor, locked = lockfile.take(directory, f"{_named(uuid)}.busy", shared=not alone)
             if locked and (not alone or lockfile.lock(descriptor, shared=True)):
                 return descriptor
-            who = _names(lockers(descriptor))
+            who = in_words(lockers(descriptor))
             os.close(descriptor)
             if time.monotonic() >= deadline:
                 why = "has not left it" if alone else "is no part of this run"
@@ -174,20 +174,20 @@ def _busy(directory: int, uuid: str) -> str | None:
     with _closing(descriptor):
         if lockfile.lock(descriptor):
             return None
-        return f"is still used by {_names(lockers(descriptor))}, left behind by a run that has ended"
+        return f"is still used by {in_words(lockers(descriptor))}, left behind by a run that has ended"
 
 
 def _leased(descriptor: int) -> str:
     """Who has the run lock. A text may be older than the lock, so the kernel's word is held against it."""
     keepers, said = lockers(descriptor), _read(descriptor)
     if said and said["host"] != socket.gethostname():
-        seen = f" (here {_names(keepers)})" if keepers else ""
+        seen = f" (here {in_words(keepers)})" if keepers else ""
         return (
             f"is leased by pid {said['pid']} of {said['user']} on {said['host']}{seen} since {said['since']}"
         )
     if said and (not keepers or said["pid"] in map(str, keepers)):
         return f"is leased by pid {said['pid']} of {said['user']} on {said['host']} since {said['since']}"
-    return f"is leased by {_names(keepers)}"
+    return f"is leased by {in_words(keepers)}"
 
 
 def _signature() -> str:
@@ -210,13 +210,6 @@ def _read(descriptor: int) -> dict[str, str] | None:
     except (ValueError, KeyError, TypeError):
         return None
     return words if all(_PLAIN.fullmatch(word) for word in words.values()) else None
-
-
-def _names(keepers: Mapping[int, str]) -> str:
-    return (
-        ", ".join(f"pid {pid} ({name})" for pid, name in keepers.items())
-        or "a process that can not be seen from here"
-    )
 
 
 def _named(uuid: str) -> str:

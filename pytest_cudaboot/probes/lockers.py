@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from pytest_cudaboot.probes.procfs import process_state
@@ -20,6 +20,21 @@ def lockers(descriptor: int) -> dict[int, str]:
     """
     pids = sorted(set(_inheritors(descriptor)) or set(_takers(descriptor)))
     return {pid: state.name for pid in pids if (state := process_state(pid)) is not None}
+
+
+def lockers_of(path: Path) -> str:
+    """The same of a file by its name, in words."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        return in_words(lockers(descriptor))
+    finally:
+        os.close(descriptor)
+
+
+def in_words(keepers: Mapping[int, str]) -> str:
+    """Processes as a message names them."""
+    names = [f"pid {pid} ({name})" for pid, name in keepers.items()]
+    return ", ".join(names) or "a process that can not be seen from here"
 
 
 def _inheritors(descriptor: int) -> Iterator[int]:

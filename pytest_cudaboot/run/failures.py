@@ -10,6 +10,7 @@ import pytest
 from pytest_cudaboot.errors import (
     BoxError,
     BuildError,
+    BusyError,
     CanarySilentError,
     CardAsideError,
     CommandCrashError,
@@ -66,7 +67,7 @@ def classify(error: BaseException, nodeid: str | None = None) -> Failure:
     :param nodeid: the test that it was raised in: what has been broken under another one is not its fault.
     """
     reason = short(_words(error))
-    if isinstance(error, pytest.skip.Exception | CardAsideError):
+    if isinstance(error, pytest.skip.Exception | CardAsideError | BusyError):
         return Failure(status=Status.SKIPPED, cause=None, reason=reason)
     if _is_of_a_full_disk(error):
         return Failure(status=Status.SKIPPED, cause=None, reason=f"the disk is full: {reason}")

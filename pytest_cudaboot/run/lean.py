@@ -5,17 +5,19 @@ from __future__ import annotations
 import hashlib
 import time
 from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
 import platformdirs
 import pytest
-from filelock import FileLock
+from filelock import FileLock, Timeout
 
-from pytest_cudaboot.errors import ProjectError, ToolMissingError
+from pytest_cudaboot.errors import BusyError, ProjectError, ToolMissingError
 from pytest_cudaboot.model import Json
 from pytest_cudaboot.probes import lake as tool
+from pytest_cudaboot.probes.lockers import lockers_of
 from pytest_cudaboot.probes.process import Completed
 from pytest_cudaboot.project import Project, sha256
 from pytest_cudaboot.rules.lean import opened, proofs_key, unproved
@@ -33,9 +35,20 @@ class Sandbox:
     program: Path
     environ: Mapping[str, str]
 
-    def lock(self, seconds: float) -> FileLock:
-        """Of those who write in the copy one at a time, whatever run they are of."""
-        return FileLock(self.root.with_suffix(".lock"), timeout=seconds)
+    def alone(self, seconds: float) -> AbstractContextManager[object]:
+        """A context manager: of those who write in the copy one at a time, whatever run they are of.
+
+        :param seconds: how long to wait for the others.
+        :raises BusyError: that was not enough; the message says who is at work there.
+        """
+        lock = self.root.with_suffix(".lock")
+        try:
+            return FileLock(lock).acquire(timeout=seconds)
+        except Timeout as error:
+            raise BusyError(
+                f"another run has been at work in {self.root} for more than {seconds:.0f} s: {lockers_of(lock)} "
+                f"holds {lock}; wait for it or end it, and run again"
+            ) from error
 
     @property
     def path(self) -> str:
@@ -58,7 +71,7 @@ def sandbox(project: Project, request: pytest.FixtureRequest) -> Sandbox:
     copy = folder / "".join(letter if letter.isalnum() or letter in "-." else "_" for letter in name)
     copy.mkdir(parents=True, exist_ok=True)
     made = Sandbox(root=copy, program=program, environ=environ)
-    with made.lock(FIXTURES):
+    with made.alone(FIXTURES):
         tool.mirror(project.path, copy)
         tool.seed(project.path, copy)
     return made
@@ -70,7 +83,7 @@ def lake(sandbox: Sandbox, run: Runner, evidence: Evidence) -> Callable[..., Com
 
     def run_lake(*words: str, env: Mapping[str, str | None] | None = None, check: bool = True) -> Completed:
         variables = {"PATH": sandbox.path, **(env or {})}
-        with sandbox.lock(evidence.left):
+        with sandbox.alone(evidence.left):
             return run([sandbox.program, *words], cwd=sandbox.root, env=variables, device=False, check=check)
 
     return run_lake

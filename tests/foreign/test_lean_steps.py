@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from filelock import FileLock
 
+from pytest_cudaboot.errors import BusyError
+from pytest_cudaboot.run.lean import Sandbox
 from tests.foreign.checkout import fingerprint, write
 from tests.run.gate import Gate
 
@@ -145,3 +149,31 @@ def test_long_work_has_to_be_asked_for(lean: Lean) -> None:
     assert out["step1.proofs"] == out["step5.build"] == "long was not asked for"
     assert lean.gate.outcomes["step0.toolchain"] == "holds"
     assert set(lean.asked) == {"--version"}
+
+
+def test_a_copy_that_another_run_works_in_says_who_that_is_and_what_to_do(tmp_path: Path) -> None:
+    copy = Sandbox(root=tmp_path / "copy", program=tmp_path / "lake", environ={})
+
+    with (
+        copy.alone(0),
+        pytest.raises(
+            BusyError, match=rf"at work in .*copy for more than 0 s: pid {os.getpid()} \(.*copy.lock; wait"
+        ),
+    ):
+        copy.alone(0)
+
+
+def test_a_step_that_waits_for_another_run_in_vain_did_not_run(
+    lean: Lean, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Nothing was seen of what is under test, so that nothing is broken."""
+    lean.judge("-k", "pinned")
+    (lock,) = (tmp_path / "cache" / "cudaboot" / "lean").glob("*.lock")
+    monkeypatch.setattr("pytest_cudaboot.run.lean.FIXTURES", 0)
+
+    with FileLock(lock):
+        lean.judge("-k", "pinned")
+
+    cell = lean.gate.cells["step0.toolchain"]
+    assert (cell["outcome"], cell["cause"]) == ("not-run", None)
+    assert f"pid {os.getpid()}" in cell["reason"]

@@ -27,6 +27,7 @@ from pytest_cudaboot.run.failures import REASON_LIMIT, classify, last_words, sho
         (errors.HostMemoryError("a"), Status.FAILED, "run"),
         (MemoryError("a"), Status.FAILED, "run"),
         (errors.CardAsideError("a"), Status.SKIPPED, None),
+        (errors.BusyError("a"), Status.SKIPPED, None),
         (errors.CommandHangError("a"), Status.FAILED, "hang"),
         (errors.DeviceCrashError("a"), Status.FAILED, "crash"),
         (errors.DeviceHangError("a"), Status.FAILED, "hang"),
