@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -33,9 +34,20 @@ ONLY = {
 MODULES = sorted(path for path in PACKAGE.rglob("*.py") if "_suite" not in path.parts)
 
 
-def imported(path: Path) -> Iterator[str]:
+@functools.cache
+def nodes(path: Path) -> tuple[ast.AST, ...]:
+    """Everything in a module's tree; a module is read once, and looked at many times."""
+    return tuple(ast.walk(ast.parse(path.read_text())))
+
+
+@functools.cache
+def imported(path: Path) -> tuple[str, ...]:
     """Dotted names of everything that a module imports, wherever in it."""
-    for node in ast.walk(ast.parse(path.read_text())):
+    return tuple(_imported(path))
+
+
+def _imported(path: Path) -> Iterator[str]:
+    for node in nodes(path):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
@@ -76,7 +88,7 @@ def test_the_environment_is_read_where_a_process_begins_alone() -> None:
     readers = {
         str(path.relative_to(PACKAGE))
         for path in MODULES
-        for node in ast.walk(ast.parse(path.read_text()))
+        for node in nodes(path)
         if (
             isinstance(node, ast.Attribute)
             and node.attr in ("environ", "getenv")

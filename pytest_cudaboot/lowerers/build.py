@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING
 from filelock import FileLock, Timeout
 
 from pytest_cudaboot.errors import BuildError, CommandError, DataError, ProjectError, UsageError
-from pytest_cudaboot.probes import elf
 from pytest_cudaboot.probes.process import run_command
 from pytest_cudaboot.probes.toolchain import Found, find_compiler
 from pytest_cudaboot.rules.build_line import SHIM_LINE
@@ -181,6 +180,8 @@ def _sha256(path: Path) -> str:
 def _compile_into(
     target: Path, words: Sequence[str], place: int, project_root: Path, env: Mapping[str, str]
 ) -> None:
+    from pytest_cudaboot.probes import elf
+
     # A killed build leaves this folder; the next one, under the same lock, begins by removing it.
     private = target.parent.with_name(f"{target.parent.name}.partial")
     shutil.rmtree(private, ignore_errors=True)

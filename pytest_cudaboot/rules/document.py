@@ -11,8 +11,6 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
-from markdown_it import MarkdownIt
-
 from pytest_cudaboot.errors import DocumentError
 from pytest_cudaboot.rules.document_inline import Piece, pieces, sentences, squeezed, whole
 
@@ -120,6 +118,8 @@ def read_document(path: Path) -> str:
 @lru_cache(maxsize=8)
 def parse(text: str) -> Document:
     """Read a document's text."""
+    from markdown_it import MarkdownIt  # most processes of a run read no document
+
     reader = _Reader()
     for token in MarkdownIt("commonmark").enable("table").parse(text):
         reader.take(token)
@@ -218,6 +218,8 @@ def headings(text: str) -> tuple[Heading, ...]:
 
 def plain(text: str) -> str:
     """Inline Markdown as a reader sees it."""
+    from markdown_it import MarkdownIt
+
     (token,) = MarkdownIt("commonmark").parseInline(text.strip())
     return squeezed("".join(piece.text for piece in pieces(token, 1) if not piece.mark))
 

@@ -15,7 +15,6 @@ from typing import Any
 
 from pytest_cudaboot.errors import ProjectError, SignatureError
 from pytest_cudaboot.project import Project
-from pytest_cudaboot.rules.seeded import family_of, seeded_inputs, updates_of
 from pytest_cudaboot.rules.signature import Signature, check_artifact
 
 NEEDED = ("ORACLES", "FAMILY", "UPDATES", "RATE", "inputs")
@@ -28,6 +27,8 @@ class _Unknown:
         self._signature = signature
 
     def inputs(self, _entry: str, seed: int) -> list[Any]:
+        from pytest_cudaboot.rules.seeded import seeded_inputs
+
         return seeded_inputs(self._signature, seed)
 
     @property
@@ -87,6 +88,8 @@ def artifact_graph(path: Path) -> Graph:
 
     :raises SignatureError: it breaks the artifact rules.
     """
+    from pytest_cudaboot.rules.seeded import family_of, updates_of
+
     signature = check_artifact(path)
     return Graph(
         path=path,

@@ -6,6 +6,7 @@ but the standard library, so that it starts fast.
 
 from __future__ import annotations
 
+import base64
 import ctypes
 import json
 import os
@@ -26,6 +27,10 @@ def pointers(buffers: list[array[float] | None]) -> Any:
 
 def address(buffer: array[Any]) -> Any:
     return ctypes.c_void_p(buffer.buffer_info()[0])
+
+
+def encoded(buffer: array[float]) -> str:
+    return base64.b64encode(buffer).decode()
 
 
 class Driver:
@@ -51,7 +56,8 @@ class Driver:
     def invoke(self, op: Json) -> Json:
         """`inputs` are {dims, data} (data null: NULL); what is in `lie` replaces the true argument.
 
-        An input with `last` instead of `data` is that output of the invocation before.
+        An input with `last` instead of `data` is that output of the invocation before. With `raw` instead, it is
+        bytes in base64, as the outputs are with `raw` in the operation: numbers in JSON take seconds if they are many.
         `skip` are outputs that go as NULL. With `scribble` the inputs are spoilt when the call is back.
         """
         inputs = op["inputs"]
@@ -73,7 +79,8 @@ class Driver:
             (ctypes.c_int64 * max(1, len(totals)))(*totals),
             None if lie.get("no_outputs") else pointers(shown),
         ]
-        answer: Json = {"code": self._call(op, middle, tail), "outputs": [list(o) for o in outputs]}
+        code, said = self._call(op, middle, tail), encoded if op.get("raw") else list
+        answer: Json = {"code": code, "outputs": [said(o) for o in outputs]}
         if op.get("keep"):
             answer["inputs"] = [list(d) for d in data if d is not None]
         if op.get("scribble"):
@@ -86,6 +93,8 @@ class Driver:
     def _data(self, one: Json) -> array[float] | None:
         if "last" in one:
             return array("f", self.last[one["last"]])
+        if "raw" in one:
+            return array("f", base64.b64decode(one["raw"]))
         return None if one["data"] is None else array("f", one["data"])
 
     def _call(self, op: Json, middle: list[Any], tail: list[Any]) -> int:

@@ -101,3 +101,14 @@ def test_an_empty_selection_is_a_usage_error(gate: Gate, words: tuple[str, ...])
 
     assert result.ret == 4
     result.stderr.fnmatch_lines(["*--gpus*"])
+
+
+def test_a_run_that_computes_nothing_does_without_what_is_heavy(gate: Gate) -> None:
+    """Each of its processes starts sooner."""
+    gate.suite()
+    (gate.path / "conftest.py").write_text(WITNESS)
+    plain(gate, "--gpus", "none", "-n", "0", ".")
+    modules = set(json.loads((gate.path / "modules.json").read_text()))
+
+    assert "pytest_cudaboot.run.fixtures" in modules
+    assert modules.isdisjoint({"numpy", "cffi", "elftools", "rich"})
