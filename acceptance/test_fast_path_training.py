@@ -6,38 +6,25 @@ import os
 import re
 import signal
 from collections.abc import Callable
-from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
-from pytest_cudaboot.errors import BoxError, NumericError
+from pytest_cudaboot.errors import BoxError
 from pytest_cudaboot.project import Project
-from pytest_cudaboot.rules.controls import rate_of_zero, require_controls
-from pytest_cudaboot.rules.numerics import compare
-from pytest_cudaboot.rules.tolerances import load_tolerances
 from pytest_cudaboot.run.devices import Devices
 from pytest_cudaboot.run.evidence import Evidence
 from pytest_cudaboot.run.fixtures import Runner
 from pytest_cudaboot.run.handles import LowererHandle, SessionHandle
-from pytest_cudaboot.run.nets import Graph, Net
 from pytest_cudaboot.run.worker import WORKER
 
 from .conftest import SHIM, WITHOUT_AUTOTUNING, Trained
 from .cuda import cuda_major
 from .nets import convolving_net
 
-LookCloser = Callable[..., AbstractContextManager[None]]
-
 SEED = 20
 ACCURACY = 0.90
-# The libraries' own switch, and no kernel that is not theirs: XLA's generated products would not read it.
-FULL_FLOAT32 = {
-    "NVIDIA_TF32_OVERRIDE": "0",
-    "XLA_FLAGS": f"{WITHOUT_AUTOTUNING} --xla_gpu_enable_triton_gemm=false",
-}
-RUNS = 10  # steps that one executable repeats
 UNKNOWN_FLAG = "--xla_there_is_no_such_flag"
 # Those whose own major is CUDA's; cuFFT, cuSOLVER and cuSPARSE count by themselves.
 CUDA_LIBRARY = re.compile(r"lib(cudart|cublas|cublasLt|nvJitLink|nvrtc)\.so\.(\d+)")
@@ -58,81 +45,6 @@ RECIPES = {
 }
 
 
-# > The results are checked against [`nets/oracle.py`](nets/oracle.py), which computes the same steps in float64
-@pytest.mark.spec("fast.oracle")
-def test_the_forward_graph_agrees_with_the_oracle(
-    session: Callable[[Path], SessionHandle],
-    lowerer: LowererHandle,
-    net: Net,
-    measure: Callable[..., None],
-    look_closer: LookCloser,
-) -> None:
-    hold_to_the_oracle(session(net.forward.path), net.forward, lowerer, measure, look_closer)
-
-
-@pytest.mark.spec("fast.oracle")
-def test_the_train_step_agrees_with_the_oracle(
-    session: Callable[[Path], SessionHandle],
-    lowerer: LowererHandle,
-    net: Net,
-    measure: Callable[..., None],
-    look_closer: LookCloser,
-) -> None:
-    """All that is asked of one step is asked of one executable: to compile it again would cost more than the rest."""
-    opened = session(net.step.path)
-
-    hold_to_the_oracle(opened, net.step, lowerer, measure, look_closer)
-    hold_a_rate_of_zero_apart(opened, net.step, lowerer.platform)
-    hold_repetition(opened, net.step, lowerer.platform)
-    seconds = opened.repeat(net.step.inputs(SEED), RUNS, net.step.updates, -1)["seconds"]
-    measure(**{f"{net.name}_step_ms": 1000 * sorted(seconds)[RUNS // 2]})
-
-
-def hold_to_the_oracle(
-    opened: SessionHandle,
-    graph: Graph,
-    lowerer: LowererHandle,
-    measure: Callable[..., None],
-    look_closer: LookCloser,
-) -> None:
-    """A run against float64, and then what is wrong on purpose: a comparison that accepts that proves nothing."""
-    inputs = graph.inputs(SEED)
-    got, want = opened.invoke(inputs), graph.oracle(inputs)
-    tolerance = load_tolerances().of(graph.family, lowerer.platform)
-    compared = compare(got, want, tolerance=tolerance, inputs=inputs, updates=graph.updates)
-    measure(**{f"{graph.entry}_median_error": compared.median, f"{graph.entry}_p90_error": compared.p90})
-    with look_closer(graph, inputs, [lowerer.name]):
-        compared.require()
-    require_controls(got, want, tolerance=tolerance, inputs=inputs, updates=graph.updates)
-
-
-def hold_a_rate_of_zero_apart(opened: SessionHandle, graph: Graph, platform: str) -> None:
-    """A step that learns nothing does not pass for one that does."""
-    assert graph.rate is not None
-    inputs = graph.inputs(SEED)
-    frozen = opened.invoke(rate_of_zero(inputs, graph.rate))
-    tolerance = load_tolerances().of(graph.family, platform)
-    compared = compare(
-        frozen, graph.oracle(inputs), tolerance=tolerance, inputs=inputs, updates=graph.updates
-    )
-    with pytest.raises(NumericError):
-        compared.require()
-
-
-def hold_repetition(opened: SessionHandle, graph: Graph, platform: str) -> None:
-    """One executable repeats itself: to the bit, or within rounding.
-
-    A card sums a convolution's gradient up in no fixed order; from the same inputs that is rounding and no more.
-    """
-    inputs = graph.inputs(SEED)
-    first, again = opened.invoke(inputs), opened.invoke(inputs)
-    if graph.family == "dot" or platform == "cpu":
-        assert [array.tobytes() for array in again] == [array.tobytes() for array in first]
-    else:
-        rounding = load_tolerances().of(graph.family, f"{platform}-strict")
-        compare(again, first, tolerance=rounding, inputs=inputs, updates=graph.updates).require()
-
-
 # Nets for what a step computes, or for images of another layout: their training is no matter of held-out digits.
 OTHERS = frozenset({"bn_nchw", "cifar8", "cifar8_bn", "ln_nchw", "many"})
 
@@ -142,28 +54,6 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     if "learner" in metafunc.fixturenames:
         nets = metafunc.config.stash[WORKER].plan.nets
         metafunc.parametrize("learner", [name for name in nets if name not in OTHERS])
-
-
-@pytest.mark.spec("fast.oracle-strict")
-def test_without_tf32_and_autotuning_it_is_as_close_as_a_cpu(
-    open_with: Callable[..., LowererHandle], net: Net, measure: Callable[..., None]
-) -> None:
-    lowerer = open_with(**FULL_FLOAT32)
-    for graph in (net.forward, net.step):
-        inputs = graph.inputs(SEED)
-        tolerance = load_tolerances().of(graph.family, f"{lowerer.platform}-strict")
-        session = lowerer.open_session(graph.path)
-
-        compared = compare(
-            session.invoke(inputs),
-            graph.oracle(inputs),
-            tolerance=tolerance,
-            inputs=inputs,
-            updates=graph.updates,
-        )
-
-        measure(**{f"{graph.entry}_median_error": compared.median, f"{graph.entry}_p90_error": compared.p90})
-        compared.require()
 
 
 # > It prints a header that says the lowerer, the platform and the UUID of the device that it runs on,
