@@ -10,7 +10,16 @@ from pathlib import Path
 from pytest_cudaboot.project import suite_root
 
 PARTS = (
-    *("artifact.h", "failure.h", "guard.c", "library.h", "pjrt_api.h", "pjrt_artifact.c", "pjrt_client.c"),
+    *(
+        "artifact.h",
+        "cursor.c",
+        "failure.h",
+        "guard.c",
+        "library.h",
+        "pjrt_api.h",
+        "pjrt_artifact.c",
+        "pjrt_client.c",
+    ),
     *("pjrt_guard.c", "pjrt_invoke.c", "pjrt_keep.c", "pjrt_move.c", "pjrt_plugin.c", "pjrt_session.c"),
     *("pjrt_settings.c", "pjrt_table.h", "signature.c", "signature.h"),
 )
