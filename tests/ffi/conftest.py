@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.ffi.drift import DRIFT, SHARED
+from tests.ffi.fake_modules import FAKE, LINE, PAIR, vmfb
 from tests.ffi.helpers import (
     BUILD_SHIM,
     BUILD_TRAINER,
@@ -92,6 +93,24 @@ def vendor_include() -> Path:
 @pytest.fixture(scope="session")
 def child(project: Path, shim: Path) -> Child:
     return driving(shim, project)
+
+
+@pytest.fixture(scope="session")
+def iree_shim(project: Path, builds: Builds) -> Path:
+    sources = ("ffi/iree_ffi.c", FAKE / "fake_iree.c")
+    return builds(
+        "gcc", "-fPIC", "-O1", "-g", "-shared", *LINE, *sources, "-o", "ffi/libiree_ffi.so", cwd=project
+    )
+
+
+@pytest.fixture(scope="session")
+def iree(iree_shim: Path, project: Path) -> Child:
+    return driving(iree_shim, project)
+
+
+@pytest.fixture
+def pair(tmp_path: Path) -> Path:
+    return vmfb(tmp_path / "pair.vmfb", "__init|", f"pair|{PAIR}")
 
 
 @pytest.fixture(scope="session")

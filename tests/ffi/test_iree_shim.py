@@ -9,44 +9,17 @@ from pathlib import Path
 
 import pytest
 
-from tests.ffi.helpers import ROOT, Builds, Child, Json, build, create, driving, invoke, run, tensor
+from tests.ffi.fake_modules import FAKE, LINE, PAIR, vmfb
+from tests.ffi.helpers import Child, Json, build, create, invoke, run
 from tests.ffi.test_ffi_build import COMPILERS, STRICT
 from tests.ffi.test_ffi_guards import GOOD, REFUSED, STEMS, TOTALS
 
-FAKE = ROOT / "tests/ffi/fake_iree"
-LINE = ("-DIREE_ALLOCATOR_SYSTEM_CTL=x", "-isystem", str(FAKE), "-D_GNU_SOURCE", "-Wl,-z,defs")
-PAIR = "sync func @pair(%input0: tensor<2x3xf32>, %input1: tensor<f32>) -> (%output0: tensor<2x3xf32>, %output1: tensor<f32>)"
 # Guards that both shims have, and in the same words.
 SHARED = {
     name: row
     for name, row in REFUSED.items()
     if "replica" not in name and "shard" not in name and "entry" not in name
 }
-
-
-def vmfb(path: Path, *functions: str, module: str = "m") -> Path:
-    """A module as the runtime in name only reads it."""
-    text = "\n".join([module, *functions]).encode()
-    path.write_bytes(b"PK\3\4" + bytes(26) + text + b"PK\5\6" + bytes(18))
-    return path
-
-
-@pytest.fixture(scope="session")
-def iree_shim(project: Path, builds: Builds) -> Path:
-    sources = ("ffi/iree_ffi.c", FAKE / "fake_iree.c")
-    return builds(
-        "gcc", "-fPIC", "-O1", "-g", "-shared", *LINE, *sources, "-o", "ffi/libiree_ffi.so", cwd=project
-    )
-
-
-@pytest.fixture(scope="session")
-def iree(iree_shim: Path, project: Path) -> Child:
-    return driving(iree_shim, project)
-
-
-@pytest.fixture
-def pair(tmp_path: Path) -> Path:
-    return vmfb(tmp_path / "pair.vmfb", "__init|", f"pair|{PAIR}")
 
 
 @pytest.mark.parametrize("compiler", COMPILERS)
@@ -178,103 +151,6 @@ def test_another_device_is_refused_by_name(iree: Child, pair: Path, device: str,
 @pytest.mark.parametrize("device", ["local-task", "cuda://GPU-1", "cuda"])
 def test_a_linked_device_may_say_which_one_of_it(iree: Child, pair: Path, device: str) -> None:
     assert iree(create(pair), IREE_DEVICE=device) == [{"made": True, "said": ""}]
-
-
-@pytest.mark.parametrize(
-    ("content", "words"),
-    [
-        (b"", "the file is empty"),
-        (b"module @m {}", "this is text; the IREE shim takes a compiled .vmfb"),
-        (b"\x7fELF\0\0", "this is an ELF file; the IREE shim takes"),
-        (b"ML\xefR\0", "this is MLIR bytecode; the IREE shim takes"),
-        (b"\0\1\2", "this is a binary file; the IREE shim takes"),
-        (b"PK\3\4" + bytes(40), "truncated: its 44 bytes do not end as a .vmfb does"),
-        (b"PK\3\4", "this is text"),
-    ],
-)
-def test_what_is_no_module_is_named(iree: Child, tmp_path: Path, content: bytes, words: str) -> None:
-    path = tmp_path / "x.vmfb"
-    path.write_bytes(content)
-
-    (answer,) = iree(create(path))
-
-    assert not answer["made"]
-    assert answer["said"].startswith(f"[iree_ffi] {path}: {words}")
-
-
-@pytest.mark.parametrize(
-    ("path", "words"), [("/nowhere.vmfb", "No such file or directory"), ("/", "not a regular file")]
-)
-def test_a_path_without_a_file_is_named(iree: Child, path: str, words: str) -> None:
-    assert iree(create(path)) == [{"made": False, "said": f"[iree_ffi] {path}: {words}\n"}]
-
-
-@pytest.mark.parametrize(
-    ("functions", "words"),
-    [
-        ((), "the module exports no function"),
-        (("__init|",), "the module exports no function"),
-        ((f"pair|{PAIR}", "b|"), "several functions (@pair and @b); exactly one is wanted"),
-        (("pair|",), "@pair has no iree.abi.declaration, so its inputs are unknown"),
-        (
-            ("pair|async func @pair() -> ()",),
-            "@pair is not a synchronous function: 'async func @pair() -> ()'",
-        ),
-        (
-            ("pair|sync func @pair(%input0: i32) -> ()",),
-            "the module's declaration 'func @pair(%input0: i32) -> ()': line 1: the signature has something other",
-        ),
-        (
-            ("pair|sync func @pair(%input0: tensor<?xf32>) -> ()",),
-            "a tensor has a dynamic dimension ('?'); shapes must be static",
-        ),
-        (("pair|sync func @pair(%input0: tensor<2xf32>",), "the signature does not end"),
-    ],
-)
-def test_a_module_without_one_readable_function_is_refused(
-    iree: Child, tmp_path: Path, functions: tuple[str, ...], words: str
-) -> None:
-    answer, held = iree(create(vmfb(tmp_path / "x.vmfb", *functions)), {"op": "held"})
-
-    assert not answer["made"]
-    assert words in answer["said"]
-    assert held["held"] == 3
-
-
-@pytest.mark.parametrize(
-    ("declaration", "inputs", "totals"),
-    [
-        ("sync func @f(%input0: tensor<2xf32>) -> (%output0: tensor<2xf32>)", [tensor(2)], [2]),
-        ("sync func @f(%input0: tensor<2xf32>) -> tensor<2xf32>", [tensor(2)], [2]),
-        ("sync func @f(%input0: tensor<0x2xf32>) -> (%output0: tensor<0x2xf32>)", [tensor(0, 2)], [0]),
-    ],
-)
-def test_declarations_are_read(
-    iree: Child, tmp_path: Path, declaration: str, inputs: list[Json], totals: list[int]
-) -> None:
-    _, answer = iree(create(vmfb(tmp_path / "f.vmfb", f"f|{declaration}")), invoke("m.f", inputs, totals))
-
-    assert (answer["code"], answer["said"]) == (0, "")
-
-
-@pytest.mark.parametrize(
-    ("declaration", "words"),
-    [
-        (
-            "sync func @i(%input0: tensor<4xi32>) -> (%output0: tensor<4xf32>)",
-            "input 0 of @i: the module wants tensor<4xi32>, the caller gives tensor<4xf32>",
-        ),
-        (
-            "sync func @i(%input0: tensor<4xf32>) -> (%output0: tensor<4xi32>)",
-            "output 0 of @i is tensor<4xi32>, the caller reads float32",
-        ),
-    ],
-)
-def test_other_element_types_are_refused(iree: Child, tmp_path: Path, declaration: str, words: str) -> None:
-    _, answer = iree(create(vmfb(tmp_path / "i.vmfb", f"i|{declaration}")), invoke("i", [tensor(4)], [4]))
-
-    assert answer["code"] == 1
-    assert words in answer["said"]
 
 
 @pytest.mark.parametrize("stem", STEMS)
