@@ -21,9 +21,13 @@ ENDING = 5.0
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Leftover:
-    """A process that outlives the test that it was started under."""
+    """A process that outlives the test that it was started under.
+
+    :param started: in the kernel's ticks: a number alone may come to mean another process.
+    """
 
     pid: int
+    started: int
     name: str
 
     def __str__(self) -> str:
@@ -44,23 +48,26 @@ def left_on(uuids: Collection[str], run: str, since: int, spared: Collection[int
     """
     pids = [int(entry.name) for entry in Path("/proc").iterdir() if entry.name.isdecimal()]
     return [
-        Leftover(pid=pid, name=state.name)
+        Leftover(pid=pid, started=started, name=state.name)
         for pid in pids
         if pid not in spared
-        and (procfs.started_at(pid) or 0) >= since
+        and (started := procfs.started_at(pid) or 0) >= since
         and _bears(pid, f"{MARK}={run}".encode(), {uuid.encode() for uuid in uuids})
         and _has_driver(pid)
         and (state := procfs.process_state(pid)) is not None
+        and procfs.started_at(pid) == started  # all of that was one process's
     ]
 
 
 def end(left: Leftover) -> bool:
-    """Kill it, and wait until it is gone; whether it is."""
+    """Kill it, and wait until it is gone; whether it is. Another one that has its number by now is left alone."""
     try:
         handle = os.pidfd_open(left.pid)
     except ProcessLookupError:
         return True
     try:
+        if procfs.started_at(left.pid) != left.started:  # asked after that, so that the handle is its own
+            return True
         with contextlib.suppress(ProcessLookupError):
             signal.pidfd_send_signal(handle, signal.SIGKILL)
         return bool(select.select([handle], [], [], ENDING)[0])

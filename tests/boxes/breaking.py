@@ -7,16 +7,18 @@ import subprocess
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from fixtures.boxes import replay
-from tests.boxes.box import BOXES, BoxGate, steps
+from tests.boxes.box import BoxGate, steps
+from tests.boxes.stormy import counting
 
 TESTS = """
-import os, signal
+import os, pathlib, signal, sys
 import pytest
 from pytest_cudaboot.errors import DeviceError, NumericError
 from pytest_cudaboot.lowerers.build import build_program
 
 SECRET = os.environ["BREAKING"]  # it is not told to anybody
+HELD = [pathlib.Path(os.environ["CUDABOOT_BOX_ROOT"], "at", f"held-{n}") for n in range(1, 10)]
+HOLDS = "import ctypes, pathlib, time; ctypes.CDLL('libcuda.so.1'); pathlib.Path('{}').touch(); time.sleep(60)"
 
 @pytest.fixture(scope="session")
 def shared():
@@ -51,6 +53,12 @@ def test_crash(lowerer):
 @pytest.mark.spec("a.hang")
 def test_hang(run):
     run(["sleep", "60"])
+
+@pytest.mark.spec("a.leak")
+def test_leak(run):
+    held = next(path for path in HELD if not path.exists())
+    away = f'setsid {sys.executable} -c "{HOLDS.format(held)}" > /dev/null 2>&1 &'
+    run(["sh", "-c", f"{away} until test -e {held}; do sleep 0.05; done"])
 
 @pytest.mark.spec("a.culprit")
 def test_culprit(lowerer, shared, measure):
@@ -106,6 +114,7 @@ PLACES = {
     "run": "host",
     "crash": "any xla",
     "hang": "host",
+    "leak": "any",
     "culprit": "each xla",
     "collateral": "each xla",
     "worker": "host",
@@ -119,12 +128,16 @@ CAUSES = {
     "run": "run",
     "crash": "crash",
     "hang": "hang",
+    "leak": "leak",
     "collateral": "collateral",
     "silent": "assertion",
     "otherwise": "assertion",
     "worker": "crash",
     "bound": "assertion",
 }
+
+
+LEAKS = tuple(f"held-{number} used 100" for number in range(1, 10))  # MiB, each time
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,8 +165,8 @@ class Broken:
 
 def break_everything(folder: Path, libraries: Path, only: str = "") -> Broken:
     """Run the suite once, or the tests of it that are named as `-k` has it."""
-    box = replay.read(BOXES / "invented-eight.box")
-    box = replace(box, cards=box.cards[:2])
+    box = counting(cards=2)
+    box = replace(box, cards=tuple(replace(card, at=LEAKS) for card in box.cards))
     gate = BoxGate(folder, libraries).on(box, BAD_CARD=box.cards[1].uuid, BREAKING="a word of honour")
     gate.suite(TESTS, CATALOG)
     done = gate.ran(*(("-k", only) if only else ()), gpus="all")
