@@ -22,16 +22,16 @@ It needs numpy and pytest-cudaboot, which drives the plugin through PJRT's C API
 """
 
 import os
-import tempfile
 from pathlib import Path
 
 import numpy as np
+from platformdirs import user_cache_path
 from pytest_cudaboot.lowerers.base import LowererConfig, make_lowerer
 from pytest_cudaboot.lowerers.build import build_shim
 from pytest_cudaboot.project import find_project
 
 here = Path(__file__).parent
-shim = build_shim(find_project("reference", here).path, Path(tempfile.mkdtemp()), env=os.environ)
+shim = build_shim(find_project("reference", here).path, user_cache_path("cudaboot") / "builds", env=os.environ)
 config = LowererConfig(name="xla", platform={platform!r}, shim=str(shim), plugin=os.environ["PJRT_PLUGIN"])
 session = make_lowerer(config).open_session(here / "module.mlir")
 inputs = [np.load(here / f"input_{{index}}.npy") for index in range({inputs})]

@@ -78,14 +78,19 @@ def happening(
 ) -> BoxGate:
     """A run under which that happens to the first card, while its first test has it; one card needs no workers."""
     gate.on(box).suite(HAPPENS.format(what=what, fails=fails), CATALOG)
+    boot(gate)
+    alone = () if len(box.cards) > 1 else ("-n", "0")
+    gate.ran(*(alone if words is None else words), gpus="all")
+    return gate
+
+
+def boot(gate: BoxGate) -> None:
+    """Give the box a kernel's log, with lines from before the run."""
     log = gate.root / "dev/kmsg"
     log.parent.mkdir(exist_ok=True)
     log.write_text(
         "6,1,0,-;what the kernel wrote at boot\n6,2,0,-;NVRM: Xid (PCI:0000:01:00): 79, long ago\n"
     )
-    alone = () if len(box.cards) > 1 else ("-n", "0")
-    gate.ran(*(alone if words is None else words), gpus="all")
-    return gate
 
 
 def hardware(gate: BoxGate, spec: str, uuid: str = FIRST) -> Json:

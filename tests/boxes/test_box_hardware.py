@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
-from tests.boxes.box import REPLAYED, BoxGate
-from tests.boxes.stormy import BRIDGES, FIRST, MARK, SECOND, counting, happening, hardware
+import pytest
+
+from tests.boxes.box import REPLAYED, BoxGate, steps
+from tests.boxes.stormy import BRIDGES, FIRST, MARK, SECOND, boot, counting, happening, hardware
 
 AER = '(ROOT / "sys/bus/pci/devices/{}/aer_dev_{}").write_text("{}\\n")'
 LOG = '(ROOT / "dev/kmsg").open("a").write("4,99,1,-;{}\\n")'
@@ -55,13 +58,6 @@ def test_a_storm_that_only_its_bridge_counts(gate: BoxGate) -> None:
     }
 
 
-def test_a_few_errors_are_no_storm(gate: BoxGate) -> None:
-    happening(gate, counting("few 176 5"), MARK.format("few"))
-
-    goes_on(gate)
-    assert hardware(gate, "a.first")["added"] == {"pcie.bad_tlp": 5}
-
-
 def test_an_xid_of_the_device(gate: BoxGate) -> None:
     happening(gate, counting("gone xid 94"), MARK.format("gone"), fails='assert not "the data"')
     cell = gate.cells["a.first"]
@@ -87,13 +83,6 @@ def test_a_lost_card(gate: BoxGate) -> None:
     assert ": the card is lost under " in taken_out(gate, "card.lost")
 
 
-def test_a_corrected_memory_error_in_the_log(gate: BoxGate) -> None:
-    happening(gate, counting(), LOG.format("mce: [Hardware Error]: Machine check events logged"))
-
-    goes_on(gate)
-    assert "log" not in hardware(gate, "a.first")
-
-
 def test_a_fatal_error_of_the_bridge_in_the_log(gate: BoxGate) -> None:
     line = "pcieport 0000:00:01.0: PCIe Bus Error: severity=Uncorrected (Fatal), type=Data Link Layer"
     happening(gate, counting(), LOG.format(line))
@@ -102,26 +91,67 @@ def test_a_fatal_error_of_the_bridge_in_the_log(gate: BoxGate) -> None:
     assert hardware(gate, "a.first")["log"] == [line]
 
 
-def test_power_capping(gate: BoxGate) -> None:
-    happening(gate, counting("capped clocks 4", "capped power 300000"), MARK.format("capped"))
+NOTHING = {
+    "few": MARK.format("few"),
+    "logged": LOG.format("mce: [Hardware Error]: Machine check events logged"),
+    "capped": MARK.format("capped"),
+    "figures": MARK.format("later"),
+}
+CLEAN = """
+import os, pathlib, pytest
+ROOT = pathlib.Path(os.environ["CUDABOOT_BOX_ROOT"])
+"""
+ONE = """
+@pytest.mark.spec("a.{name}")
+def test_{name}(gpu, evidence):
+    evidence.act()
+    evidence.ran_on("cuda", [gpu.uuid])
+    {what}
+"""
 
-    goes_on(gate)
-    assert hardware(gate, "a.first")["power_w"] > 100
+
+@pytest.fixture(scope="module")
+def clean(tmp_path_factory: pytest.TempPathFactory, libraries: Path) -> BoxGate:
+    """One run in which all happens to a card that speaks against nothing, each under a test of its own."""
+    gate = BoxGate(tmp_path_factory.mktemp("clean"), libraries)
+    gate.on(counting("few 176 5", "capped clocks 4", "capped power 300000"))
+    tests = "".join(ONE.format(name=name, what=what) for name, what in NOTHING.items())
+    gate.suite(CLEAN + tests, steps(**dict.fromkeys(NOTHING, "each")))
+    boot(gate)
+    gate.ran("-n", "0", gpus="all")
+    return gate
 
 
-def test_figures_of_a_clean_run(gate: BoxGate) -> None:
-    happening(gate, counting(), MARK.format("later"))
+def test_what_is_usual_decides_nothing(clean: BoxGate) -> None:
+    """Such a run would be accepted, were it no replay."""
+    assert clean.verdict["reasons"] == [REPLAYED]
+    assert clean.outcomes == {f"a.{name}": "holds" for name in NOTHING}
+    assert "suspect" not in clean.verdict["box"]
 
-    goes_on(gate)
-    assert hardware(gate, "a.first") == {
+
+def test_a_few_errors_are_no_storm(clean: BoxGate) -> None:
+    assert hardware(clean, "a.few")["added"] == {"pcie.bad_tlp": 5}
+
+
+def test_a_corrected_memory_error_in_the_log(clean: BoxGate) -> None:
+    assert "log" not in hardware(clean, "a.logged")
+
+
+def test_power_capping(clean: BoxGate) -> None:
+    assert hardware(clean, "a.capped")["power_w"] > 100
+
+
+def test_figures_of_a_clean_run(clean: BoxGate) -> None:
+    figures = hardware(clean, "a.figures")
+
+    assert {name: figures[name] for name in ("energy_j", "temperature_c", "memory_mib", "moved_gb")} == {
         "energy_j": 2.5,
-        "power_w": 95.5,
         "temperature_c": 41,
         "memory_mib": 4,
         "moved_gb": 3.0,
     }
-    assert gate.verdict["box"]["unobservable"] == {FIRST: []}
-    assert len(gate.verdict["catalog"]["hardware_sha256"]) == 64
+    assert clean.verdict["box"]["unobservable"] == {FIRST: []}
+    assert len(clean.verdict["catalog"]["hardware_sha256"]) == 64
 
 
 def test_what_a_card_does_not_answer_is_listed(gate: BoxGate) -> None:

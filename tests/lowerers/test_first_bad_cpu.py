@@ -12,6 +12,7 @@ import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+import platformdirs
 import pytest
 
 from fixtures.reference.nets import oracle
@@ -65,7 +66,7 @@ def test_a_kernel_that_xla_is_given_transposed(
     """Of 208 operations of `cifar8`'s train step, the one convolution; then by the reproducer, in a process of its own."""
     old, new = "%15 = stablehlo.convolution(%14, %W2) dim_numbers = [b, f, 0, 1]x[o, i, {}]", ("0, 1", "1, 0")
     right, wrong = (old.format(axes) for axes in new)
-    shim = build_shim(REFERENCE, tmp_path / "build", env=os.environ)
+    shim = build_shim(REFERENCE, platformdirs.user_cache_path("cudaboot") / "builds", env=os.environ)
     config = LowererConfig(
         name="xla",
         platform="cpu",
