@@ -142,22 +142,17 @@ def run_command(
     :param check: raise :class:`CommandError` for a return code other than 0.
     :param pass_fds: descriptors that it and its children inherit.
     """
-    words, changes = tuple(os.fspath(word) for word in argv), environment_changes(env)
+    words = tuple(os.fspath(word) for word in argv)
     # Files, not pipes: a daemon that keeps a pipe open would make the end of the program unobservable.
     with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err, _stdin_file(stdin) as source:
-        started = time.monotonic()
         group = start_process(
             words, cwd=cwd, env=env, stdin=source, stdout=out, stderr=err, pass_fds=pass_fds
         )
-        in_time = False
-        try:
-            in_time = group.wait(budget)
-        finally:
-            seconds, ending = time.monotonic() - started, group.kill()
+        in_time, seconds, ending = _ended(group, budget)
         done = Completed(
             argv=words,
             cwd=os.fspath(cwd),
-            env_changes=changes,
+            env_changes=environment_changes(env),
             returncode=-signal.SIGKILL if ending.returncode is None else ending.returncode,
             stdout=_text(out),
             stderr=_text(err),
@@ -168,6 +163,16 @@ def run_command(
         kind = CommandHangError if not in_time else CommandCrashError if crashed(done) else CommandError
         raise kind(failure(done, ended, ending.survivors), ending.survivors)
     return done
+
+
+def _ended(group: ProcessGroup, budget: float) -> tuple[bool, float, Ending]:
+    """Whether a program ended by itself, after how many seconds, and how; whatever happens, none of it lives on."""
+    started, in_time = time.monotonic(), False
+    try:
+        in_time = group.wait(budget)
+    finally:
+        seconds, ending = time.monotonic() - started, group.kill()
+    return in_time, seconds, ending
 
 
 def start_process(

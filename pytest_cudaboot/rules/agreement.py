@@ -126,15 +126,18 @@ def judge_agreement(
     got = xla if far is not to_oracle["iree"] else iree
     want = iree if far is pair else oracle
     before = inputs[changed[index]] if index in changed else None
-    at = _furthest(got[index], want[index], before)
-    worst = Place(
-        tensor=names[index] if index < len(names) else f"output {index}",
-        index=at,
-        xla=float(xla[index][at]),
-        iree=float(iree[index][at]),
-        oracle=float(oracle[index][at]),
+    worst = _place(
+        names[index] if index < len(names) else f"output {index}",
+        _furthest(got[index], want[index], before),
+        (xla[index], iree[index], oracle[index]),
     )
     return Agreement(xla=to_oracle["xla"], iree=to_oracle["iree"], pair=pair, worst=worst)
+
+
+def _place(tensor: str, at: tuple[int, ...], said: tuple[Array, Array, Array]) -> Place:
+    """A place in a tensor, and what XLA, IREE and the oracle have there."""
+    xla, iree, oracle = (float(array[at]) for array in said)
+    return Place(tensor=tensor, index=at, xla=xla, iree=iree, oracle=oracle)
 
 
 def output_names(text: str, updates: Mapping[int, int], outputs: int) -> tuple[str, ...]:

@@ -18,7 +18,7 @@ from pytest_cudaboot.rules.scope import root_reason
 from pytest_cudaboot.rules.waivers import Waiver, idle_reason
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Collection, Iterable, Sequence
 
     from pytest_cudaboot.model import AttemptRecord, Record, ResultRecord, RunRecord
     from pytest_cudaboot.rules.catalog import Catalog
@@ -66,12 +66,16 @@ def judge(catalog: Catalog, records: Sequence[Record], *, finished: str | None =
         "toolchain": to_json(run.toolchain),
         "waivers": [_waiver(waiver, catalog, account, cells) for waiver in account.waivers],
         "cells": [_cell(cell, account) for cell in cells],
-        "ledger": {
-            "planned": len(cells),
-            "reported": sum(cell.reported for cell in cells),
-            "lost": list(account.lost),
-        },
+        "ledger": _ledger(cells, account),
         "finished": end.finished if end else finished,
+    }
+
+
+def _ledger(cells: Collection[Cell], account: Account) -> Json:
+    return {
+        "planned": len(cells),
+        "reported": sum(cell.reported for cell in cells),
+        "lost": list(account.lost),
     }
 
 

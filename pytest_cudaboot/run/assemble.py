@@ -108,6 +108,23 @@ def assemble(
 
     :raises UsageError: for a catalogue or project that is not one.
     """
+    parts = _parts(config, settings, suite, box, environ, run)
+    made = _plan(parts)
+    record = _record(parts)
+    remembered = Memory(History(default_folder(environ)), record).recall(made.cells)
+    return Assembly(
+        plan=replace(made, remembered=remembered),
+        catalog=parts.catalog,
+        record=record,
+        waived=waived_cells(parts.waivers, made.cells, datetime.now(UTC).date()),
+        problem=skews(config, record.toolchain),
+    )
+
+
+def _parts(
+    config: pytest.Config, settings: Settings, suite: Suite, box: Box, environ: Mapping[str, str], run: RunId
+) -> Parts:
+    """What there is on this machine and in this checkout, and what of the catalogue is in scope with that."""
     project = find_project(settings.project, config.rootpath, settings.document)
     cuda_plugin = find_cuda_plugin(project, box, environ)
     plugin = cuda_plugin if box.gpus else find_cpu_plugin(environ)
@@ -121,7 +138,7 @@ def assemble(
     met = conditions(project, plugin, cuda_plugin, box, commit=commit)
     met |= iree_conditions(iree, project, platform, environ) | build_conditions(environ, project)
     met |= offers.met
-    parts = Parts(
+    return Parts(
         config=config,
         settings=settings,
         suite=suite,
@@ -137,17 +154,6 @@ def assemble(
         identity=identity,
         scope=_scope(catalog, settings, met, len(box.gpus), offers),
         waivers=load_waivers(settings.waivers, offers.names) if settings.waivers else (),
-    )
-    made = _plan(parts)
-    waived = waived_cells(parts.waivers, made.cells, datetime.now(UTC).date())
-    record = _record(parts)
-    remembered = Memory(History(default_folder(environ)), record).recall(made.cells)
-    return Assembly(
-        plan=replace(made, remembered=remembered),
-        catalog=catalog,
-        record=record,
-        waived=waived,
-        problem=skews(config, record.toolchain),
     )
 
 
@@ -249,7 +255,6 @@ def _partial(parts: Parts) -> str | None:
 
 
 def _record(parts: Parts) -> RunRecord:
-    plugin = parts.plugin.facts
     return RunRecord(
         run=parts.run.name,
         started=parts.run.started,
@@ -268,19 +273,21 @@ def _record(parts: Parts) -> RunRecord:
         project=parts.identity,
         catalog=_catalog_facts(parts.catalog),
         box=parts.box.facts,
-        toolchain={
-            "plugin": plugin,
-            "iree": {"compiler": parts.iree.compiler_facts, "runtime": parts.iree.runtime_facts},
-            "offers": {
-                **{offer.name: to_json(offer) for offer in parts.offers.lowerers},
-                **parts.offers.conditions,
-            },
-            "python": sys.version.split()[0],
-            "pytest": pytest.__version__,
-            "environment": in_force(parts.environ),
-        },
+        toolchain=_toolchain(parts),
         waivers=tuple(waiver.to_json() for waiver in parts.waivers),
     )
+
+
+def _toolchain(parts: Parts) -> Json:
+    offered = {offer.name: to_json(offer) for offer in parts.offers.lowerers}
+    return {
+        "plugin": parts.plugin.facts,
+        "iree": {"compiler": parts.iree.compiler_facts, "runtime": parts.iree.runtime_facts},
+        "offers": {**offered, **parts.offers.conditions},
+        "python": sys.version.split()[0],
+        "pytest": pytest.__version__,
+        "environment": in_force(parts.environ),
+    }
 
 
 def _catalog_facts(catalog: Catalog | None) -> Json:

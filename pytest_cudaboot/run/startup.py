@@ -171,15 +171,13 @@ def _configure_controller(config: pytest.Config, start: Start, environ: MutableM
         return
     notes = () if start.pins else (UNPROTECTED,)
     config.add_cleanup(Sweeper(plan.run, environ).release)
-    problem = start.box.problem or start.assembly.problem
-    history = History(default_folder(environ))
     controller = Controller(
         config,
         start.assembly,
         start.claim,
-        problem=problem,
+        problem=start.box.problem or start.assembly.problem,
         notes=notes,
-        history=history,
+        history=History(default_folder(environ)),
         variables=variables(environ),
     )
     config.pluginmanager.register(controller, "cudaboot-controller")
@@ -189,9 +187,15 @@ def _configure_controller(config: pytest.Config, start: Start, environ: MutableM
         controller.watch(pins.cards, pins.set_aside)
         config.pluginmanager.register(pins, "cudaboot-pins")
         config.pluginmanager.register(watchdog, "cudaboot-watchdog")
-        return
+    else:
+        _run_here(config, controller, environ)
+
+
+def _run_here(config: pytest.Config, controller: Controller, environ: MutableMapping[str, str]) -> None:
+    """Controller and worker in one process, which is pinned itself."""
     from pytest_cudaboot.run.inprocess import InProcess
 
+    plan = controller.plan
     environ.update(prepare.pins(plan.gpus, 1, environ)[0])
     worker = _register_worker(config, plan, IN_PROCESS, environ)
     inprocess = InProcess(controller, worker)
