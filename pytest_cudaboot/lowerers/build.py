@@ -9,9 +9,8 @@ import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from filelock import FileLock, Timeout
-
 from pytest_cudaboot.errors import BuildError, CommandError, DataError, ProjectError, UsageError
+from pytest_cudaboot.probes.patience import alone
 from pytest_cudaboot.probes.process import run_command
 from pytest_cudaboot.probes.toolchain import Found, find_compiler
 from pytest_cudaboot.rules.build_line import SHIM_LINE
@@ -51,6 +50,7 @@ def build_shim(
     :param line: the document's words, ending in or containing `-o FILE`.
     :raises ToolMissingError: there is no compiler.
     :raises BuildError: it refused the sources or could not write; the message is a recipe.
+    :raises BusyError: another process has been building the same for too long.
     """
     words = [cc or line[0], *line[1:]]
     if "-o" not in words[:-1]:
@@ -150,14 +150,9 @@ def _build(project_root: Path, out_dir: Path, words: Sequence[str], env: Mapping
     try:
         out_dir.mkdir(parents=True, exist_ok=True)
         # One build per content on the machine; whoever waited finds the file.
-        with FileLock(out_dir / f"{key}.lock", timeout=BUILD_BUDGET):
+        with alone(out_dir / f"{key}.lock", BUILD_BUDGET, f"building {target.name}"):
             if not _is_as_built(target):
                 _compile_into(target, words, place, project_root, env)
-    except Timeout as error:
-        raise BuildError(
-            f"another process has been building {target.name} for more than {BUILD_BUDGET:g} s; "
-            f"it holds {out_dir / key}.lock"
-        ) from error
     except OSError as error:
         raise BuildError(f"no build in {out_dir}: {error}; to build elsewhere, set XDG_CACHE_HOME") from error
     return target

@@ -24,7 +24,10 @@ def lockers(descriptor: int) -> dict[int, str]:
 
 def lockers_of(path: Path) -> str:
     """The same of a file by its name, in words."""
-    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    except FileNotFoundError:  # it has been taken away meanwhile
+        return in_words({})
     try:
         return in_words(lockers(descriptor))
     finally:

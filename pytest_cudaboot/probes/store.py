@@ -6,20 +6,20 @@ Times decide nothing. What is not whole is a miss that says why, and is made aga
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import json
 import os
 import shutil
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import platformdirs
-from filelock import FileLock, Timeout
 
 from pytest_cudaboot.errors import CompileError
 from pytest_cudaboot.model import Json, to_json
+from pytest_cudaboot.probes.patience import alone
 
 VARIABLE = "CUDABOOT_MODULE_CACHE"
 MODULE, MANIFEST = "module.vmfb", "manifest.json"
@@ -91,7 +91,8 @@ class ModuleStore:
 
         :param make: writes the module to the path that it is given and returns facts to keep beside it. If it
             raises, nothing is kept.
-        :raises CompileError: the folder can not be written, or somebody else has not finished within `patience`.
+        :raises CompileError: the folder can not be written.
+        :raises BusyError: somebody else has not finished within `patience`.
         """
         found = self.find(key)
         if isinstance(found, Stored):
@@ -113,17 +114,9 @@ class ModuleStore:
                 if isinstance(found := self._read(place), Stored):
                     yield found
 
-    @contextlib.contextmanager
-    def _lock(self, key: ModuleKey, patience: float) -> Iterator[None]:
+    def _lock(self, key: ModuleKey, patience: float) -> AbstractContextManager[object]:
         self.folder.mkdir(parents=True, exist_ok=True)
-        lock = self.folder / f"{key.digest}.lock"
-        try:
-            with FileLock(lock, timeout=patience):
-                yield
-        except Timeout as error:
-            raise CompileError(
-                f"another process has been making {key.digest} for more than {patience:g} s; it holds {lock}"
-            ) from error
+        return alone(self.folder / f"{key.digest}.lock", patience, f"making {key.digest}")
 
     def _make(self, key: ModuleKey, make: Callable[[Path], Json]) -> Stored:
         entry = self.folder / key.digest

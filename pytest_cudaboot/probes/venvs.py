@@ -8,9 +8,7 @@ import time
 from collections.abc import Mapping
 from pathlib import Path
 
-from filelock import FileLock, Timeout
-
-from pytest_cudaboot.errors import CommandError
+from pytest_cudaboot.probes.patience import alone
 from pytest_cudaboot.probes.process import run_command
 
 # With these, an environment would see packages of another one, and take them for its own.
@@ -25,21 +23,16 @@ def environment_with(requirement: str, folder: Path, *, env: Mapping[str, str], 
     :param folder: where such environments are kept.
     :param env: the whole environment of pip.
     :param budget: seconds for all of it, waiting included.
-    :raises CommandError: it can not be installed; the message is pip's. Or somebody else has not finished in time.
+    :raises CommandError: it can not be installed; the message is pip's.
+    :raises BusyError: somebody else has not finished in time.
     """
     deadline = time.monotonic() + budget
     root, own = folder / requirement, {name: env[name] for name in env if name not in FOREIGN}
     folder.mkdir(parents=True, exist_ok=True)
-    lock = folder / f"{requirement}.lock"
-    try:
-        with FileLock(lock, timeout=budget):
-            if not (root / WHOLE).is_file():
-                shutil.rmtree(root, ignore_errors=True)
-                _install(root, requirement, own, deadline)
-    except Timeout as error:
-        raise CommandError(
-            f"another process has been installing {requirement} for more than {budget:g} s; it holds {lock}"
-        ) from error
+    with alone(folder / f"{requirement}.lock", budget, f"installing {requirement}"):
+        if not (root / WHOLE).is_file():
+            shutil.rmtree(root, ignore_errors=True)
+            _install(root, requirement, own, deadline)
     return root
 
 

@@ -7,7 +7,14 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TextIO
 
-from pytest_cudaboot.errors import CompileError, SkewError, TargetError, ToolMissingError, UsageError
+from pytest_cudaboot.errors import (
+    BusyError,
+    CompileError,
+    SkewError,
+    TargetError,
+    ToolMissingError,
+    UsageError,
+)
 from pytest_cudaboot.lowerers.modules import Modules, name_of
 from pytest_cudaboot.probes.compiler import Compiler, ask_version
 from pytest_cudaboot.probes.store import VARIABLE, ModuleStore
@@ -43,7 +50,7 @@ def fill(
                 stored = modules.of(graph)
                 word = f"{stored.facts['seconds']:.1f} s" if stored.made else "kept"
                 out.write(f"{graph.stem} {target} {word}\n")
-    except (ToolMissingError, SkewError, TargetError, CompileError) as error:
+    except (ToolMissingError, SkewError, TargetError, CompileError, BusyError) as error:
         raise UsageError(str(error)) from error
     out.write(
         f"{len(graphs)} modules a target, by {compiler.version} ({compiler.said.commit}); to use them: "

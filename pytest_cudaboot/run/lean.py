@@ -12,12 +12,11 @@ from pathlib import Path
 
 import platformdirs
 import pytest
-from filelock import FileLock, Timeout
 
-from pytest_cudaboot.errors import BusyError, ProjectError, ToolMissingError
+from pytest_cudaboot.errors import ProjectError, ToolMissingError
 from pytest_cudaboot.model import Json
 from pytest_cudaboot.probes import lake as tool
-from pytest_cudaboot.probes.lockers import lockers_of
+from pytest_cudaboot.probes.patience import alone
 from pytest_cudaboot.probes.process import Completed
 from pytest_cudaboot.project import Project, sha256
 from pytest_cudaboot.rules.lean import opened, proofs_key, unproved
@@ -41,14 +40,7 @@ class Sandbox:
         :param seconds: how long to wait for the others.
         :raises BusyError: that was not enough; the message says who is at work there.
         """
-        lock = self.root.with_suffix(".lock")
-        try:
-            return FileLock(lock).acquire(timeout=seconds)
-        except Timeout as error:
-            raise BusyError(
-                f"another run has been at work in {self.root} for more than {seconds:.0f} s: {lockers_of(lock)} "
-                f"holds {lock}; wait for it or end it, and run again"
-            ) from error
+        return alone(self.root.with_suffix(".lock"), seconds, f"at work in {self.root}")
 
     @property
     def path(self) -> str:

@@ -12,7 +12,7 @@ import pytest
 from filelock import FileLock
 
 import pytest_cudaboot
-from pytest_cudaboot.errors import BuildError, ProjectError, ToolMissingError, UsageError
+from pytest_cudaboot.errors import BuildError, BusyError, ProjectError, ToolMissingError, UsageError
 from pytest_cudaboot.lowerers import build
 from pytest_cudaboot.lowerers.build import SHIM_LINE, build_program, build_shim
 from pytest_cudaboot.probes.elf import exported
@@ -158,7 +158,7 @@ def test_a_build_that_does_not_end_is_waited_for_as_long_as_one_may_take(
     with (
         FileLock(out / f"{made.parent.name}.lock"),
         pytest.raises(
-            BuildError, match=rf"another process has been building {made.name} for more than 0.05 s"
+            BusyError, match=rf"another process has been building {made.name} for more than 0.05 s: pid "
         ),
     ):
         build_shim(project, out, env=ENV)

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 from filelock import FileLock
 
-from pytest_cudaboot.errors import CompileError
+from pytest_cudaboot.errors import BusyError, CompileError
 from pytest_cudaboot.probes.store import Miss, ModuleKey, ModuleStore, Stored, default_folder
 
 KEY = ModuleKey(
@@ -161,7 +161,9 @@ def test_patience_with_another_process_ends(store: ModuleStore) -> None:
     store.folder.mkdir()
     with (
         FileLock(store.folder / f"{KEY.digest}.lock"),
-        pytest.raises(CompileError, match=r"has been making .* for more than 0\.1 s; it holds .*\.lock"),
+        pytest.raises(
+            BusyError, match=rf"has been making .* for more than 0\.1 s: pid {os.getpid()} .*\.lock; wait"
+        ),
     ):
         store.fill(KEY, never, patience=0.1)
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from filelock import FileLock
 
-from pytest_cudaboot.errors import CommandError
+from pytest_cudaboot.errors import BusyError, CommandError
 from pytest_cudaboot.probes import venvs
 from pytest_cudaboot.probes.process import Completed
 from pytest_cudaboot.probes.venvs import environment_with
@@ -78,7 +78,8 @@ def test_somebody_who_does_not_finish_is_waited_for_as_long_as_there_is_time(
     with (
         FileLock(lock),
         pytest.raises(
-            CommandError, match=r"installing tool==1 for more than 0.05 s; it holds .*tool==1.lock"
+            BusyError,
+            match=rf"installing tool==1 for more than 0.05 s: pid {os.getpid()} .*tool==1.lock; wait",
         ),
     ):
         environment_with("tool==1", tmp_path, env=ENV, budget=0.05)
