@@ -14,7 +14,7 @@
 
 #include "iree_ffi.h"
 
-enum { MAX_TENSORS = 256, MAX_DIMS = 1024, IN_FLIGHT = 8 };
+enum { MAX_TENSORS = 256, MAX_DIMS = 1024, IN_FLIGHT = 8, ALIGNMENT = 64 };
 
 typedef struct {
   iree_ffi_session_t *(*create)(const char *);
@@ -81,10 +81,12 @@ static int64_t read_word(FILE *file) {
   return word;
 }
 
+/* Aligned as XLA aligns its own, so that a CPU may read it where it lies. */
 static float *room(int64_t count) {
-  float *data = calloc((size_t)count + 1, sizeof *data);
+  size_t bytes = (size_t)count * sizeof(float);
+  float *data = aligned_alloc(ALIGNMENT, (bytes / ALIGNMENT + 1) * ALIGNMENT);
   if (data == NULL) stop("out of memory");
-  return data;
+  return memset(data, 0, bytes);
 }
 
 static void read_net(const char *path, net *n) {

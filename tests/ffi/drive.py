@@ -14,15 +14,36 @@ import sys
 import tempfile
 from array import array
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 Json = dict[str, Any]
 
 
-def pointers(buffers: list[array[float] | None]) -> Any:
-    """A C array of the buffers' addresses; None becomes NULL."""
-    addresses = [None if b is None else b.buffer_info()[0] for b in buffers]
+# From here on a CPU plugin reads an array of the caller's where it lies.
+ALIGNMENT = 64
+
+
+def aligned(values: Sequence[float]) -> Any:
+    """A C array of floats that starts at a multiple of 64 bytes."""
+    kind = ctypes.c_float * len(values)
+    room = bytearray(ctypes.sizeof(kind) + ALIGNMENT)
+    start = -ctypes.addressof(ctypes.c_char.from_buffer(room)) % ALIGNMENT
+    made = kind.from_buffer(room, start)
+    made[:] = list(values)
+    return made
+
+
+def pointers(buffers: list[Any]) -> Any:
+    """A C array of the addresses of C arrays; None becomes NULL."""
+    addresses = [None if b is None else ctypes.addressof(b) for b in buffers]
     return (ctypes.c_void_p * max(1, len(buffers)))(*addresses)
+
+
+def unset(count: int) -> Any:
+    return (ctypes.c_float * count)(*[float("nan")] * count)
 
 
 def address(buffer: array[Any]) -> Any:
@@ -40,7 +61,7 @@ class Driver:
         self.library = ctypes.CDLL(shim)
         self.library.iree_ffi_session_create.restype = ctypes.c_void_p
         self.sessions: list[int | None] = []
-        self.last: list[array[float]] = []
+        self.last: list[Any] = []
 
     def create(self, op: Json) -> Json:
         path = op["path"]
@@ -64,7 +85,7 @@ class Driver:
         lie = op.get("lie", {})
         dims = [d for i in inputs for d in i["dims"]]
         data = [self._data(i) for i in inputs]
-        outputs = [array("f", [float("nan")] * total) for total in op["totals"]]
+        outputs = [unset(total) for total in op["totals"]]
         totals = lie.get("totals", op["totals"])
         ranks = lie.get("ranks", [len(i["dims"]) for i in inputs])
         middle = [
@@ -86,16 +107,15 @@ class Driver:
         if op.get("scribble"):
             for values in data:
                 if values is not None:
-                    values[:] = array("f", [float("nan")] * len(values))
+                    values[:] = [float("nan")] * len(values)
         self.last = outputs
         return answer
 
-    def _data(self, one: Json) -> array[float] | None:
-        if "last" in one:
-            return array("f", self.last[one["last"]])
+    def _data(self, one: Json) -> Any:
         if "raw" in one:
-            return array("f", base64.b64decode(one["raw"]))
-        return None if one["data"] is None else array("f", one["data"])
+            return aligned(array("f", base64.b64decode(one["raw"])))
+        data = self.last[one["last"]] if "last" in one else one["data"]
+        return None if data is None else aligned(data)
 
     def _call(self, op: Json, middle: list[Any], tail: list[Any]) -> int:
         """The verb that the operation means: by its `range`, its `roles`, its `replicas`, or the plain one."""
@@ -122,16 +142,16 @@ class Driver:
         return ctypes.c_void_p(self.sessions[op["session"]] if op.get("session") is not None else None)
 
     def flush(self, op: Json) -> Json:
-        outputs = [array("f", [float("nan")] * total) for total in op["totals"]]
-        out = pointers(list(outputs)) if outputs else None
+        outputs = [unset(total) for total in op["totals"]]
+        out = pointers(outputs) if outputs else None
         code = self.library.pjrt_ffi_flush_v1(self._handle(op), len(outputs), out)
         return {"code": code, "outputs": [list(o) for o in outputs]}
 
     def read(self, op: Json) -> Json:
-        floats = array("f", [float("nan")] * op["floats"])
-        target = None if op.get("nowhere") else pointers([floats])[0]
+        floats = unset(op["floats"])
+        target = None if op.get("nowhere") else floats
         count = ctypes.c_int64(op["floats"])
-        code = self.library.pjrt_ffi_resident_read(self._handle(op), count, ctypes.c_void_p(target))
+        code = self.library.pjrt_ffi_resident_read(self._handle(op), count, target)
         return {"code": code, "floats": list(floats)}
 
     def available(self, op: Json) -> Json:
@@ -185,9 +205,13 @@ class Driver:
         return {"code": function(*[None] * 4)}
 
     def counts(self, op: Json) -> Json:
-        """What the tiny plugin says is still held, and how many copies came late."""
+        """What the tiny plugin says is still held, how many copies came late, and how often memory was read in place."""
         plugin = ctypes.CDLL(op["plugin"])
-        return {"held": plugin.tiny_handed_out(), "late": plugin.tiny_late_copies()}
+        return {
+            "held": plugin.tiny_handed_out(),
+            "late": plugin.tiny_late_copies(),
+            "in_place": plugin.tiny_in_place(),
+        }
 
     def held(self, op: Json) -> Json:
         """What the runtime in name only says is still held."""

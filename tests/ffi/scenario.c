@@ -42,7 +42,8 @@ typedef struct {
 /* PAIR's arguments. */
 static const int32_t ranks[] = {2, 0};
 static const int64_t dims[] = {2, 3}, totals[] = {6, 1};
-static const float a[6] = {1, 2, 3, 4, 5, 6}, b = 7;
+/* Aligned, so that a CPU plugin reads them where they lie. */
+static _Alignas(64) const float a[6] = {1, 2, 3, 4, 5, 6}, b = 7;
 
 static int wrong;
 
@@ -70,7 +71,7 @@ static int pair(const shim *s, iree_ffi_session_t *session, const char *name,
 
 static int summed(const shim *s, iree_ffi_session_t *session, int replicas,
                   int64_t rows) {
-  const float x[5] = {1, 2, 10, 20, 0}, w = 5;
+  _Alignas(64) const float x[5] = {1, 2, 10, 20, 0}, w = 5;
   const float *in[] = {x, &w};
   float x_out[2] = {0}, w_out = 0;
   float *out[] = {x_out, &w_out};

@@ -31,6 +31,7 @@ CONSTANTS = {
     "PJ_TYPE_S32": "PJRT_Buffer_Type_S32",
     "PJ_HOST_DURING_CALL": "PJRT_HostBufferSemantics_kImmutableOnlyDuringCall",
     "PJ_HOST_UNTIL_TRANSFERRED": "PJRT_HostBufferSemantics_kImmutableUntilTransferCompletes",
+    "PJ_HOST_UNTIL_DESTROYED": "PJRT_HostBufferSemantics_kImmutableZeroCopy",
     "PJ_LAYOUT_TILED": "PJRT_Buffer_MemoryLayout_Type_Tiled",
     "PJ_LAYOUT_STRIDES": "PJRT_Buffer_MemoryLayout_Type_Strides",
 }
