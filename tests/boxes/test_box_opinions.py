@@ -180,3 +180,27 @@ def test_nobody_is_asked_after_a_stop(gate: BoxGate) -> None:
 
     assert [cell["attempts"] for cell in broken(gate).values()] == [1]
     assert "run again" not in done.stdout
+
+
+def test_what_a_card_does_under_a_second_run_is_against_it(gate: BoxGate) -> None:
+    """The first failure might have been anybody's; under the second one the card raises an error of its own."""
+    tests = """
+import os, pathlib, pytest
+AT = pathlib.Path(os.environ["CUDABOOT_BOX_ROOT"], "at")
+
+@pytest.mark.spec("a.first")
+def test_first(gpu, evidence):
+    evidence.act()
+    evidence.ran_on("cuda", [gpu.uuid])
+    mark = AT / ("gone" if (AT / "once").exists() else "once")
+    mark.touch()
+    assert not mark, "again"
+"""
+    gate.on(counting("gone xid 94")).suite(tests, steps(first="any"))
+    done = gate.ran("-n", "0", gpus="all")
+    (suspect,) = gate.verdict["box"]["suspect"]
+    _, again = broken(gate)["first"]["evidence"]["attempts"]
+
+    assert (done.returncode, broken(gate)["first"]["blame"]) == (11, "card")
+    assert (suspect["counter"], suspect["aside"], suspect["nodeid"]) == ("xid.94", True, again["nodeid"])
+    assert again["hardware"][gate.uuid(0)]["against"] == "card"

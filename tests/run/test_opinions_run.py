@@ -172,7 +172,8 @@ def test_a_gang_without_as_many_others_has_no_siblings(tmp_path: Path, gpus: lis
 
 
 def test_a_gang_waits_until_all_its_cards_are_idle_and_holds_them(tmp_path: Path) -> None:
-    panel = Panel(tmp_path, [failed("s.gang", seconds=0.1), failed("s.any")], [A, B])
+    panel = Panel(tmp_path, [failed("s.gang", seconds=0.1), failed("s.any"), failed("s.two")], [A, B])
+    panel.panel.ran(2, [B.uuid])
     (alone,) = panel.ask(A)
     panel.answer(alone, P)
     (gang,) = panel.ask(A, B)
@@ -180,6 +181,8 @@ def test_a_gang_waits_until_all_its_cards_are_idle_and_holds_them(tmp_path: Path
     assert (alone.lanes, gang.lanes) == ((A.uuid,), (A.uuid, B.uuid))
     assert panel.ask(B) == []
     assert panel.watched == [("gw-0", gang.lanes)]
+    panel.answer(gang, P)
+    assert [question.lanes for question in panel.ask(B)] == [(B.uuid,)]
 
 
 def test_a_gang_one_of_whose_cards_is_gone_is_not_run_again(tmp_path: Path) -> None:
