@@ -154,13 +154,60 @@ def test_a_linked_device_may_say_which_one_of_it(iree: Child, pair: Path, device
 
 
 @pytest.mark.parametrize("stem", STEMS)
-def test_train_verbs_say_that_they_are_not_there(iree: Child, stem: str) -> None:
+def test_the_other_train_verbs_say_that_they_are_not_there(iree: Child, stem: str) -> None:
     verb = f"iree_ffi_train_step_{stem}"
 
     (answer,) = iree({"op": "verb", "name": verb})
 
     assert answer["code"] == 99
     assert answer["said"] == f"[iree_ffi] {verb}: not implemented by the IREE shim; use iree_ffi_invoke_f32\n"
+
+
+# A step whose outputs the runtime in name only can make: it hands the inputs back, in their order.
+STEP = "step|sync func @step(%input0: tensor<2xf32>, %input1: tensor<1xf32>, %input2: tensor<1x{y}>, %input3: tensor<f32>{t}) -> (%output0: tensor<2xf32>, %output1: tensor<f32>{bn})"
+ADAM = {"t": ", %input4: tensor<f32>", "bn": ", %output2: tensor<1xf32>, %output3: tensor<1xf32>"}
+ARGUMENTS: Json = {
+    "op": "train",
+    "session": 0,
+    "fn": "step",
+    "batch": 1,
+    "extra": [],
+    "lr": 0.5,
+    "y_type": "i",
+    "y": [2],
+    "parameters": [{"dims": [2], "data": [3.0, 4.0]}],
+    "x": {"dims": [1], "data": [7.0]},
+}
+
+
+def test_a_train_verb_hands_over_and_back(iree: Child, tmp_path: Path) -> None:
+    path = vmfb(tmp_path / "step.vmfb", STEP.format(y="i32", t="", bn=""))
+
+    _, answer, held = iree(create(path), ARGUMENTS | {"name": "generic", "bn": []}, {"op": "held"})
+
+    assert (answer["code"], answer["packed"], answer["loss"]) == (0, [3.0, 4.0], 7.0), answer["said"]
+    assert held["held"] == 4
+
+
+def test_labels_go_to_the_device_as_integers(iree: Child, tmp_path: Path) -> None:
+    """The third output is made of them, and has to be float32."""
+    path = vmfb(tmp_path / "step.vmfb", STEP.format(y="i32", **ADAM))
+
+    _, answer = iree(create(path), ARGUMENTS | {"name": "adam", "t": 1.0, "bn": [1]})
+
+    assert answer["code"] == 4
+    assert answer["said"] == "[iree_ffi] iree_ffi_train_step_adam: output 2: the device has no float32\n"
+
+
+def test_labels_for_a_graph_without_classes_are_refused(iree: Child, tmp_path: Path) -> None:
+    path = vmfb(tmp_path / "step.vmfb", STEP.format(y="f32", t="", bn=""))
+
+    _, answer = iree(create(path), ARGUMENTS | {"name": "generic", "bn": []})
+
+    assert answer["code"] == 1
+    assert (
+        "input 2 of @step: the module wants tensor<1xf32>, the caller gives tensor<1xi32>" in answer["said"]
+    )
 
 
 SANITIZED = """
