@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import pytest
@@ -16,6 +16,8 @@ from pytest_cudaboot.rules.numerics import compare, rms
 from pytest_cudaboot.rules.tolerances import Tolerance, load_tolerances
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from fixtures.reference.nets.oracle import Float32
     from pytest_cudaboot.rules.numerics import Arrays, Comparison, Float64
 
@@ -24,32 +26,44 @@ BOUNDS = load_tolerances()
 LOOSE = Tolerance(family="dot", device="cpu", median=0.1, p90=0.2, peak=0.5, reason="a test's")
 
 
+class Computed(NamedTuple):
+    """An entry's inputs, and what the oracle makes of them; nobody writes into them."""
+
+    inputs: Sequence[Float32]
+    want: Sequence[Float64]
+
+    def check(self, entry: str, got: Arrays, tolerance: Tolerance) -> Comparison:
+        updates = oracle.UPDATES[entry]
+        return compare(got, self.want, tolerance=tolerance, inputs=self.inputs, updates=updates)
+
+
 @functools.cache
-def seeded(entry: str, seed: int) -> tuple[Float32, ...]:
-    return tuple(oracle.inputs(entry, seed))
+def computed(entry: str, seed: int, *, still: bool = False) -> Computed:
+    """Once for all tests: float64 takes its time.
+
+    :param still: at a rate of zero.
+    """
+    given = oracle.inputs(entry, seed)
+    inputs = rate_of_zero(given, oracle.RATE[entry]) if still else given
+    return Computed(inputs, oracle.ORACLES[entry](inputs))
 
 
-def noisy(entry: str, inputs: Arrays, relative: float) -> list[Float64]:
+def noisy(entry: str, made: Computed, relative: float) -> list[Float64]:
     """The oracle's outputs with noise of a relative size on what moves, as another summation order leaves it."""
     rng = np.random.default_rng(0)
-    outputs = oracle.ORACLES[entry](inputs)
+    outputs = list(made.want)
     for index, output in enumerate(outputs):
-        before = inputs[oracle.UPDATES[entry][index]] if index in oracle.UPDATES[entry] else 0.0
+        before = made.inputs[oracle.UPDATES[entry][index]] if index in oracle.UPDATES[entry] else 0.0
         outputs[index] = output + relative * rms(output - before) * rng.standard_normal(output.shape)
     return outputs
-
-
-def check(entry: str, inputs: Arrays, got: Arrays, tolerance: Tolerance) -> Comparison:
-    want = oracle.ORACLES[entry](inputs)
-    return compare(got, want, tolerance=tolerance, inputs=inputs, updates=oracle.UPDATES[entry])
 
 
 @pytest.mark.parametrize("entry", sorted(oracle.ORACLES))
 @pytest.mark.parametrize(("device", "noise"), [("cpu", 3e-6), ("cuda-strict", 3e-6), ("cuda", 8e-4)])
 def test_rounding_of_the_device_class_agrees(entry: str, device: str, noise: float) -> None:
-    inputs = seeded(entry, 3)
+    made = computed(entry, 3)
 
-    comparison = check(entry, inputs, noisy(entry, inputs, noise), BOUNDS.of(oracle.FAMILY[entry], device))
+    comparison = made.check(entry, noisy(entry, made, noise), BOUNDS.of(oracle.FAMILY[entry], device))
 
     assert comparison.require() is comparison
     assert noise / 10 < comparison.median < noise * 4
@@ -58,17 +72,16 @@ def test_rounding_of_the_device_class_agrees(entry: str, device: str, noise: flo
 @pytest.mark.parametrize("entry", sorted(oracle.ORACLES))
 @pytest.mark.parametrize(("device", "noise"), [("cpu", 2e-4), ("cuda-strict", 8e-4), ("cuda", 1e-2)])
 def test_a_coarser_arithmetic_than_the_class_has_is_refused(entry: str, device: str, noise: float) -> None:
-    inputs = seeded(entry, 3)
+    made = computed(entry, 3)
 
     with pytest.raises(NumericError, match="the median error"):
-        check(entry, inputs, noisy(entry, inputs, noise), BOUNDS.of(oracle.FAMILY[entry], device)).require()
+        made.check(entry, noisy(entry, made, noise), BOUNDS.of(oracle.FAMILY[entry], device)).require()
 
 
 @pytest.mark.parametrize("device", ["cpu", "cuda", "cuda-strict"])
 @pytest.mark.parametrize("entry", STEPS)
 def test_every_control_is_refused(entry: str, device: str) -> None:
-    inputs = seeded(entry, 5)
-    want = oracle.ORACLES[entry](inputs)
+    inputs, want = computed(entry, 5)
     updates = oracle.UPDATES[entry]
 
     tolerance = BOUNDS.of(oracle.FAMILY[entry], device)
@@ -83,19 +96,18 @@ def test_every_control_is_refused(entry: str, device: str) -> None:
 
 @pytest.mark.parametrize("entry", STEPS)
 def test_a_learning_rate_of_zero_is_refused(entry: str) -> None:
-    inputs = seeded(entry, 5)
-    still = oracle.ORACLES[entry](rate_of_zero(inputs, oracle.RATE[entry]))
+    still = computed(entry, 5, still=True).want
 
     with pytest.raises(NumericError, match=r"the median error 1 exceeds 0.00[356]"):
-        check(entry, inputs, still, BOUNDS.of(oracle.FAMILY[entry], "cuda")).require()
+        computed(entry, 5).check(entry, still, BOUNDS.of(oracle.FAMILY[entry], "cuda")).require()
 
 
 @pytest.mark.parametrize("entry", STEPS)
 def test_a_reference_that_does_not_move_compares_nothing(entry: str) -> None:
-    inputs = rate_of_zero(seeded(entry, 5), oracle.RATE[entry])
+    still = computed(entry, 5, still=True)
 
     with pytest.raises(NumericError, match="the reference does not move what output 0 updates"):
-        check(entry, inputs, oracle.ORACLES[entry](inputs), LOOSE).require()
+        still.check(entry, still.want, LOOSE).require()
 
 
 def test_a_control_that_is_accepted_is_an_error() -> None:
@@ -118,15 +130,15 @@ def test_controls_leave_what_they_are_given_alone() -> None:
 
 
 def test_the_message_names_output_shape_error_bound_and_family() -> None:
-    inputs = seeded("linear_train_step", 5)
-    got = oracle.ORACLES["linear_train_step"](inputs)
+    made = computed("linear_train_step", 5)
+    got = list(made.want)
     got[1] = got[1] + 1.0
 
     with pytest.raises(
         NumericError,
         match=r"family 'dot' on 'cpu'.*the p90 error [\d.]+ exceeds 5e-05; the worst is output 1 of shape \(10,\)",
     ):
-        check("linear_train_step", inputs, got, BOUNDS.of("dot", "cpu")).require()
+        made.check("linear_train_step", got, BOUNDS.of("dot", "cpu")).require()
 
 
 def test_one_value_off_is_seen_by_its_peak_alone() -> None:
