@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import jsonschema
+from filelock import FileLock
 
 from fixtures.boxes import replay
 from fixtures.boxes.replay import Box
@@ -130,10 +131,25 @@ class BoxGate(Gate):
 
 
 def stand_ins(folder: Path) -> Path:
-    """Compile the libraries of a simulated box into a folder, and the plugin."""
-    replay.build(folder)
-    source = ROOT / "tests/run/tiny_cuda.c"
-    subprocess.run(["/usr/bin/env", "gcc", "-fPIC", "-shared", source, "-o", folder / PLUGIN], check=True)
+    """The libraries of a simulated box, and the smallest plugin that a shim can drive, as if it were on a card.
+
+    :param folder: where they are compiled into by whoever comes first, and found by all others.
+    """
+    with FileLock(f"{folder}.lock"):
+        if not folder.exists():
+            partial = replay.build(folder.with_suffix(".partial"))
+            source = ROOT / "tests/run/tiny_cuda.c"
+            line: list[str | Path] = [
+                "/usr/bin/env",
+                "gcc",
+                "-fPIC",
+                "-shared",
+                source,
+                "-o",
+                partial / PLUGIN,
+            ]
+            subprocess.run(line, check=True)
+            partial.rename(folder)
     return folder
 
 

@@ -6,13 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.boxes.box import BoxGate, stand_ins
-
-
-@pytest.fixture(scope="session")
-def libraries(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The stand-ins, and the smallest plugin that a shim can drive, as if it were on a card; built once."""
-    return stand_ins(tmp_path_factory.mktemp("stand-ins"))
+from tests.boxes.box import BoxGate
 
 
 @pytest.fixture

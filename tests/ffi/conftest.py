@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 from pathlib import Path
 
@@ -38,10 +37,9 @@ def checkout(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="session")
-def builds(tmp_path_factory: pytest.TempPathFactory) -> Builds:
-    """Workers have folders side by side; without workers the session's own folder is nobody else's."""
-    own = tmp_path_factory.getbasetemp()
-    shared = (own.parent if "PYTEST_XDIST_WORKER" in os.environ else own) / "builds"
+def builds(common: Path) -> Builds:
+    """What any worker has built is there for all."""
+    shared = common / "builds"
     shared.mkdir(exist_ok=True)
     return Builds(shared)
 

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from tests.boxes.box import BoxGate
-from tests.boxes.conftest import gate, libraries
+from tests.boxes.conftest import gate
 
-__all__ = ["gate", "libraries"]
+__all__ = ["gate"]
 
 GANGS = """
 import os, pytest
