@@ -95,7 +95,7 @@ def driving(shim: Path, project: Path) -> Child:
             text=True,
             timeout=120,
         )
-        assert done.returncode == 0, done.stderr
+        assert done.returncode == 0, f"it ended with {done.returncode}: {done.stderr}"
         answers: list[Json] = json.loads(done.stdout)
         return answers
 
