@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -21,19 +20,15 @@ from pytest_cudaboot.model import (
     StartRecord,
 )
 from pytest_cudaboot.probes.history import History
-from pytest_cudaboot.project import suite_root
 from pytest_cudaboot.report import terminal
 from pytest_cudaboot.report.files import LEDGER, Claim
-from pytest_cudaboot.rules.catalog import Catalog, bind_problems
-from pytest_cudaboot.rules.document import missing_headings
-from pytest_cudaboot.rules.verdict import judge
-from pytest_cudaboot.run.aftermath import keep_broken
 from pytest_cudaboot.run.assemble import Assembly
 from pytest_cudaboot.run.board import CellBoard
 from pytest_cudaboot.run.budgets import DEFAULT, Budgets
 from pytest_cudaboot.run.durations import Durations
 from pytest_cudaboot.run.evidence import idle, read_property
 from pytest_cudaboot.run.failures import last_words, short
+from pytest_cudaboot.run.gathering import Gathering, holes
 from pytest_cudaboot.run.hardware import Hardware
 from pytest_cudaboot.run.heartbeat import Heartbeat
 from pytest_cudaboot.run.interrupts import Interrupts
@@ -42,8 +37,7 @@ from pytest_cudaboot.run.ledger import Ledger, Results, is_silent, problem_of
 from pytest_cudaboot.run.memory import Memory
 from pytest_cudaboot.run.offers import Monitors
 from pytest_cudaboot.run.panel import Watchdog, panel_of
-from pytest_cudaboot.run.plan import Plan
-from pytest_cudaboot.run.prepare import CATALOG
+from pytest_cudaboot.run.ruling import rule
 
 
 class Controller:
@@ -83,8 +77,7 @@ class Controller:
         self.ledger = Ledger(Path(self.plan.out) / LEDGER)
         self.board: CellBoard | None = None
         self.interrupted: str | None = None
-        self.skipped_modules = 0
-        self.broken_modules = 0
+        self.gathering = Gathering()
         self.finished = False
         self.heartbeat = Heartbeat(self.say)
         self.interrupts = Interrupts()
@@ -131,7 +124,9 @@ class Controller:
         """
         items = collection.items
         if self.catalog is not None:
-            self._hold_against(self.catalog, collection)
+            for hole in holes(self.plan, collection):
+                self.problem_found(Ruling.INCOMPLETE, hole)
+            self._refuse(self.gathering.misfits(self.catalog, self.plan, self.run, collection))
         self.results.expect(items)
         self.ledger.add(*items)
         self.board = CellBoard(
@@ -188,16 +183,8 @@ class Controller:
         return spec is not None and spec.canary == "upstream"
 
     def pytest_collectreport(self, report: pytest.CollectReport) -> None:
-        """What can not be collected can not speak for its specs, and nobody knows which those are."""
-        where = report.nodeid or "the collection"
-        if report.failed:
-            self.broken_modules += 1
-            self.problem_found(
-                Ruling.INCOMPLETE, f"{where} could not be collected: {last_words(report.longreprtext)}"
-            )
-        elif report.skipped:
-            self.skipped_modules += 1
-            self.problem_found(Ruling.INCOMPLETE, f"{where} was skipped as a whole: {_why_skipped(report)}")
+        if words := self.gathering.take(report):
+            self.problem_found(Ruling.INCOMPLETE, words)
 
     def pytest_internalerror(self, excrepr: Any) -> None:
         self.interrupted = "internal"
@@ -207,7 +194,7 @@ class Controller:
         # xdist and pytest stop a run with a KeyboardInterrupt of their own.
         if type(excinfo.value) is KeyboardInterrupt:
             self.interrupted = "keyboard"
-        elif not self.broken_modules:
+        elif not self.gathering.broken:
             self.interrupted = "stopped"
 
     def budget_of(self, nodeid: str) -> float:
@@ -218,18 +205,6 @@ class Controller:
     def incomplete(self, words: str) -> None:
         """Something kept the run from being whole."""
         self.problem_found(Ruling.INCOMPLETE, words)
-
-    def _hold_against(self, catalog: Catalog, collection: Collection) -> None:
-        """What a selection left out is a hole; what a whole collection lacks is missing from the suite."""
-        if collection.deselected:
-            self.problem_found(
-                Ruling.INCOMPLETE, f"left out by a selection: {', '.join(collection.deselected)}"
-            )
-        if self.plan.partial:
-            self.problem_found(Ruling.INCOMPLETE, self.plan.partial)
-        elif not (collection.deselected or self.skipped_modules or self.broken_modules):
-            problems = bind_problems(catalog, collection.items, self.run.scope_in, collection.outside)
-            self._refuse([*problems, *_orphans(catalog, self.plan)])
 
     def problem_found(self, ruling: Ruling, words: str) -> None:
         """Something beside the tests went wrong."""
@@ -294,7 +269,10 @@ class Controller:
         try:
             self.ledger.add(EndRecord(finished=_now(), interrupted=self.interrupted))
             self.ledger.close()
-            return self._judge(exitstatus)
+            if self.catalog is None:
+                self.claim.drop()
+                return exitstatus
+            return rule(self.config, self.claim, self.catalog, self.ledger.records, self.variables, self.say)
         except (OSError, UsageError) as error:
             words = f"no verdict could be written: {error}"
             self.say(f"cudaboot: {words}")
@@ -303,43 +281,6 @@ class Controller:
         finally:
             self.interrupts.restore()
 
-    def _judge(self, exitstatus: int) -> int:
-        if self.catalog is None:
-            self.claim.drop()
-            return exitstatus
-        verdict = judge(self.catalog, self.ledger.records)
-        path = self.claim.settle(verdict)
-        records = self.ledger.records
-        kept = keep_broken(self.config, path.parent, self.catalog, records, verdict, self.variables)
-        if kept:
-            self.say(f"cudaboot: {kept}")
-        reporter = self.config.pluginmanager.getplugin("terminalreporter")
-        if reporter is not None:
-            # The reporter's own writer is the only one that capture leaves alone.
-            terminal.write(reporter._tw, verdict, _shown(path), table=reporter.verbosity >= 0)  # noqa: SLF001
-        return int(verdict["exit"])
-
-
-def _orphans(catalog: Catalog, plan: Plan) -> list[str]:
-    """Headings that the document lacks, where catalogue and document ship together."""
-    shipped = Path(plan.project) == suite_root() / "fixtures" / "reference"
-    ours = catalog.path == suite_root() / "acceptance" / CATALOG
-    if not (shipped and ours and plan.document):
-        return []
-    return missing_headings(catalog, Path(plan.document).read_text(encoding="utf-8"))
-
-
-def _why_skipped(report: pytest.CollectReport) -> str:
-    """Of pytest's triple of file, line and words, the words."""
-    where = report.longrepr
-    return str(where[2]) if isinstance(where, tuple) else report.longreprtext
-
 
 def _now() -> str:
     return datetime.now(UTC).isoformat(timespec="seconds")
-
-
-def _shown(path: Path) -> str:
-    """A path as short as it can be and still be opened from here."""
-    relative = os.path.relpath(path)
-    return relative if not relative.startswith("..") else str(path)
