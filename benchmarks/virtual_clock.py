@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -25,10 +26,14 @@ class Played:
     """How a run went.
 
     :param switches: how often a card got another lowerer.
+    :param planning: CPU seconds of the first plan.
+    :param deciding: those of the decision that took longest after it.
     """
 
     makespan: float
     switches: int
+    planning: float
+    deciding: float
     begins: dict[int, float]
     lanes: dict[int, tuple[str, ...]]
 
@@ -39,7 +44,9 @@ def play(jobs: Sequence[Job], lanes: Sequence[Lane], believed: Sequence[Job] | N
     :param believed: the same jobs with the durations that the policy is told; the real ones if not given.
     """
     told = jobs if believed is None else believed
+    began = time.process_time()
     dispatcher = Dispatcher(told, lanes)
+    planning, deciding = time.process_time() - began, 0.0
     waiting, under_way, now = set(range(len(jobs))), dict[int, Busy](), 0.0
     warm: dict[str, str | None] = {lane.name: lane.warm for lane in lanes}
     begins: dict[int, float] = {}
@@ -52,7 +59,10 @@ def play(jobs: Sequence[Job], lanes: Sequence[Lane], believed: Sequence[Job] | N
         }
         free = {name: until[busy.job] for busy in under_way.values() for name in busy.lanes}
         state = [replace(lane, free=free.get(lane.name, now), warm=warm[lane.name]) for lane in lanes]
-        for move in dispatcher.moves(state, waiting=waiting, until=until, now=now):
+        began = time.process_time()
+        moves = dispatcher.moves(state, waiting=waiting, until=until, now=now)
+        deciding = max(deciding, time.process_time() - began)
+        for move in moves:
             job = jobs[move.job]
             cost, switched = _switch(job, [warm[name] for name in move.lanes])
             switches += switched
@@ -64,7 +74,14 @@ def play(jobs: Sequence[Job], lanes: Sequence[Lane], believed: Sequence[Job] | N
         now = min(busy.ends for busy in under_way.values())
         for index in [index for index, busy in under_way.items() if busy.ends <= now]:
             del under_way[index]
-    return Played(makespan=now, switches=switches, begins=begins, lanes=taken)
+    return Played(
+        makespan=now,
+        switches=switches,
+        planning=planning,
+        deciding=deciding,
+        begins=begins,
+        lanes=taken,
+    )
 
 
 def _switch(job: Job, warm: Sequence[str | None]) -> tuple[float, bool]:

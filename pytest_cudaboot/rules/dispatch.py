@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from pytest_cudaboot.rules.order import arrange
+from pytest_cudaboot.rules.search import arrange
 from pytest_cudaboot.rules.timetable import Job, Lane, Slot, Timetable
 
 if TYPE_CHECKING:

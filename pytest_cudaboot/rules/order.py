@@ -1,8 +1,7 @@
-"""In which order to lay jobs out so that all of them end soonest, and what no order can beat. Pure."""
+"""Orders in which to lay jobs out that are usually good, and what no order can beat. Pure; `search` improves on them."""
 
 from __future__ import annotations
 
-import random
 from collections import defaultdict
 from dataclasses import dataclass, field
 from graphlib import TopologicalSorter
@@ -11,18 +10,7 @@ from typing import TYPE_CHECKING
 from pytest_cudaboot.rules.timetable import CARD, HOST, NOTHING, Job, Lane, Timetable
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-EFFORT = 40_000  # jobs laid out at most, about a second
-EFFORT_A_SECOND = 800  # of what the run is expected to last: a short one is not worth a long search
-WORTH = 0.05  # seconds; nobody notices what a better order could still gain
-LATE = 0.8  # a job that ends in the last fifth may be why there is one
-CLIMB = 50  # steps a job before it begins anew elsewhere, which only the few jobs of a short run come to
-BOLD = 0.3  # of a job's seconds by which a step may be worse then: what is better may be behind it
-PINNED = 0.2  # of the steps say on which lanes a job is to be, instead of when it is laid out
-LAST = 0.6  # of the steps are alone, the others part of a larger one
-
-Score = tuple[float, float]
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,33 +28,6 @@ class Arrangement:
         return Timetable(jobs, lanes, range(len(jobs)), {}, kept=self.lanes).fill(self.order)
 
 
-def arrange(jobs: Sequence[Job], lanes: Sequence[Lane], effort: int | None = None) -> Arrangement:
-    """The best arrangement that is found: the best of some that are usually good, improved by chance.
-
-    The same question has the same answer.
-
-    :param effort: how many jobs may be laid out meanwhile.
-    """
-    tables = [(found.lay_out(jobs, lanes), found) for found in _candidates(jobs, _cards(lanes))]
-    here = best = min(tables, key=lambda found: _score(found[0]))
-    if effort is None:
-        effort = min(EFFORT, int(EFFORT_A_SECOND * best[0].end))
-    enough = bound(jobs, _cards(lanes)) + WORTH
-    bold = BOLD * sum(job.seconds for job in jobs) / max(1, len(jobs))
-    dice = random.Random(0)  # noqa: S311 - nothing secret, and the same each time
-    for step in range(effort // max(1, len(jobs))):
-        if best[0].end <= enough:
-            break
-        climb, place = divmod(step / (len(jobs) * CLIMB), 1)
-        other = _varied(*here, jobs, lanes, dice) if place or not climb else _shuffled(best[1], dice)
-        table = other.lay_out(jobs, lanes)
-        slack = bold * (1 - place) * dice.random() if climb else 0.0
-        if not place or (table.end - slack, table.spread) <= _score(here[0]):
-            here = table, other
-        best = min(best, here, key=lambda found: _score(found[0]))
-    return best[1]
-
-
 def bound(jobs: Sequence[Job], cards: int) -> float:
     """No schedule ends before this: the longest job, the critical path, all card-seconds over all cards."""
     load = sum(job.load for job in jobs) / max(1, cards)
@@ -75,87 +36,107 @@ def bound(jobs: Sequence[Job], cards: int) -> float:
 
 def ranks(jobs: Sequence[Job]) -> list[float]:
     """Seconds from the begin of each job to the end of the longest chain that waits for it."""
-    followers = _followers(jobs)
+    after = followers(jobs)
     found: dict[int, float] = {}
     for index in _last_first(jobs):
-        found[index] = jobs[index].seconds + max((found[other] for other in followers[index]), default=0.0)
+        found[index] = jobs[index].seconds + max((found[other] for other in after[index]), default=0.0)
     return [found[index] for index in range(len(jobs))]
 
 
-def _cards(lanes: Sequence[Lane]) -> int:
-    return sum(lane.serves != HOST for lane in lanes)
+def candidates(jobs: Sequence[Job], cards: int) -> list[Arrangement]:
+    """Orders that are good where nothing speaks against them: the longest way to go first, gangs before or after.
+
+    Which order is good for which jobs was seen by trying them.
+    """
+    rank, side = ranks(jobs), _sides(jobs)
+    by_card, at_once = _bound_ranks(jobs)
+    found = [_ordered(jobs, lambda n: (-rank[n],)), _ordered(jobs, lambda n: (-by_card[n],))]
+    found += _sided(jobs, cards, at_once, side)
+    found += _sided(jobs, cards, at_once, [-place for place in side])
+    return [Arrangement(order) for order in dict.fromkeys(found)]
 
 
-def _score(table: Timetable) -> Score:
-    """Sooner is better; of equals, the one whose lanes end sooner: there a better one is not far."""
-    return round(table.end, 6), table.spread
+def _sided(
+    jobs: Sequence[Job], cards: int, at_once: Sequence[float], side: Sequence[int]
+) -> Iterator[tuple[int, ...]]:
+    """Those in which each lowerer comes once on each card; all that is bound to a card has to be done there."""
+    rank, heads = ranks(jobs), _heads(jobs)
+    yield _ordered(jobs, lambda n: (-at_once[n], side[n], -rank[n]))
+    yield _ordered(jobs, lambda n: (jobs[n].cards == cards, -at_once[n], side[n], -rank[n]))
+    yield _ordered(jobs, lambda n: (jobs[n].lane != HOST, side[n], -jobs[n].cards, -at_once[n]))
+    apart = _ordered(jobs, lambda n: (-jobs[n].cards, -at_once[n], side[n], -rank[n]))
+    ready = _ordered(jobs, lambda n: (-jobs[n].cards, -at_once[n], heads[n], side[n], -rank[n]))
+    yield _behind_bound(jobs, apart)
+    yield _behind_bound(jobs, ready)
+    yield _between(jobs, ready)
 
 
-def _shuffled(found: Arrangement, dice: random.Random) -> Arrangement:
-    return Arrangement(tuple(dice.sample(found.order, len(found.order))))
+def _ordered(jobs: Sequence[Job], key: Callable[[int], tuple[float, ...]]) -> tuple[int, ...]:
+    return tuple(sorted(range(len(jobs)), key=key))
 
 
-def _varied(
-    table: Timetable, found: Arrangement, jobs: Sequence[Job], lanes: Sequence[Lane], dice: random.Random
-) -> Arrangement:
-    """A job or a few elsewhere in the order, or on other lanes; every other one that moves ends late, and goes earlier."""
-    late = [index for index, slot in table.slots.items() if slot.end >= LATE * table.end]
-    order, pinned = list(found.order), dict(found.lanes)
-    while True:
-        index = dice.choice(order)
-        if dice.random() < PINNED:
-            if pinned.pop(index, None) is None:
-                offered = [lane.name for lane in lanes if lane.may_take(jobs[index])]
-                pinned[index] = tuple(dice.sample(offered, min(jobs[index].cards, len(offered))))
-        elif dice.random() < 1 / 2 and late:
-            place = order.index(dice.choice(late))
-            order.insert(dice.randrange(place + 1), order.pop(place))
-        else:
-            order.remove(index)
-            order.insert(dice.randrange(len(order) + 1), index)
-        if dice.random() < LAST:
-            return Arrangement(tuple(order), pinned)
+def _sides(jobs: Sequence[Job]) -> list[int]:
+    """In which order what is left warm comes, so that what clears a card lies between two lowerers."""
+    lowerers = sorted({job.warm for job in jobs if job.warm})
+    half = len(lowerers) // 2
+    places = {name: place for place, name in enumerate([*lowerers[:half], NOTHING, *lowerers[half:]])}
+    return [places[job.warm or NOTHING] for job in jobs]
 
 
-def _candidates(jobs: Sequence[Job], cards: int) -> list[Arrangement]:
-    """Orders that are good where nothing speaks against them: the largest gangs, then the longest way to go."""
-    rank, bound_rank, frees = ranks(jobs), _bound_ranks(jobs), _released(jobs)
-    leaves = [job.warm or NOTHING for job in jobs]
-    keys = (
-        lambda index: (-jobs[index].cards, -rank[index]),
-        lambda index: (0, -rank[index]),
-        lambda index: (-jobs[index].cards, -rank[index] - frees[index] / max(1, cards)),
-        lambda index: (-jobs[index].cards, -bound_rank[index]),
-        lambda index: (0, -bound_rank[index]),
-    )
-    found = [sorted(range(len(jobs)), key=key) for key in keys]
-    # Sorting is stable: what leaves the same lowerer warm together, in either order of the lowerers.
-    alike = [sorted(found[0], key=lambda index: leaves[index], reverse=last) for last in (False, True)]
-    return [Arrangement(tuple(order)) for order in (*found, *alike)]
+def _between(jobs: Sequence[Job], order: Sequence[int]) -> tuple[int, ...]:
+    """The gangs where cards change their lowerer, for they clear them anyway."""
+    before, gangs, after = _parted(jobs, order)
+    return (*before, *gangs, *after)
 
 
-def _bound_ranks(jobs: Sequence[Job]) -> list[float]:
-    """Ranks, where what is bound to one card counts as a chain: one after another is how it will run."""
-    found = ranks(jobs)
+def _behind_bound(jobs: Sequence[Job], order: Sequence[int]) -> tuple[int, ...]:
+    """The same, but nothing that could run elsewhere comes before the gangs: what is bound ends on all cards at once."""
+    before, gangs, after = _parted(jobs, order)
+    bound_to = [index for index in before if jobs[index].lane != CARD]
+    others = [index for index in before if jobs[index].lane == CARD]
+    return (*bound_to, *gangs, *others, *after)
+
+
+def _parted(jobs: Sequence[Job], order: Sequence[int]) -> tuple[list[int], list[int], list[int]]:
+    """What comes before what is bound to a card leaves another lowerer there, the gangs, and what comes then."""
+    gangs = [index for index in order if jobs[index].cards > 1]
+    rest = [index for index in order if jobs[index].cards == 1]
+    bound_to = [index for index in rest if jobs[index].warm and jobs[index].lane != CARD]
+    change = next((index for index in bound_to if jobs[index].warm != jobs[bound_to[0]].warm), None)
+    place = 0 if change is None else rest.index(change)
+    return rest[:place], gangs, rest[place:]
+
+
+def _bound_ranks(jobs: Sequence[Job]) -> tuple[list[float], list[float]]:
+    """Ranks, where what is bound to one card counts as a chain: one after another is how it will run.
+
+    :returns: with each job as a link of that chain, and with each as long as the whole chain.
+    """
+    links = ranks(jobs)
     loads: dict[str, float] = defaultdict(float)
-    for index in sorted(range(len(jobs)), key=lambda index: found[index]):
+    for index in sorted(range(len(jobs)), key=lambda index: links[index]):
         job = jobs[index]
         if job.lane not in (HOST, CARD):
             loads[job.lane] += job.seconds
-            found[index] = max(found[index], loads[job.lane])
-    return found
-
-
-def _released(jobs: Sequence[Job]) -> list[float]:
-    """Card-seconds that wait for each job, directly or not."""
-    followers = _followers(jobs)
-    below: dict[int, set[int]] = {}
+            links[index] = max(links[index], loads[job.lane])
+    after = followers(jobs)
+    whole: dict[int, float] = {}
     for index in _last_first(jobs):
-        below[index] = set(followers[index]).union(*(below[other] for other in followers[index]))
-    return [sum(jobs[other].load for other in below[index]) for index in range(len(jobs))]
+        longest = jobs[index].seconds + max((whole[other] for other in after[index]), default=0.0)
+        whole[index] = loads.get(jobs[index].lane, longest)
+    return links, [whole[index] for index in range(len(jobs))]
 
 
-def _followers(jobs: Sequence[Job]) -> dict[int, list[int]]:
+def _heads(jobs: Sequence[Job]) -> list[float]:
+    """Seconds that each job has to wait for others at least."""
+    found: dict[int, float] = {}
+    for index in reversed(_last_first(jobs)):
+        found[index] = max((found[need] + jobs[need].seconds for need in jobs[index].after), default=0.0)
+    return [found[index] for index in range(len(jobs))]
+
+
+def followers(jobs: Sequence[Job]) -> dict[int, list[int]]:
+    """What waits for each job."""
     found: dict[int, list[int]] = defaultdict(list)
     for index, job in enumerate(jobs):
         for need in job.after:

@@ -17,6 +17,7 @@ SWITCH = (
     2.0  # seconds that another lowerer on a card costs: a process is retired, and one is started and opened
 )
 NOTHING = ""  # what is warm after something that clears its card
+ROOM = 1.01  # of the time that all work takes, spread evenly: some is lost to switches and waits
 _EPSILON = 1e-6
 
 
@@ -71,62 +72,62 @@ class Slot:
     lanes: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class _Gap:
-    """A free time of a lane, what is warm on its card then, and what comes after it needs to be warm."""
-
-    begin: float
-    end: float
-    warm: str | None
-    then: str | None = None
-
-    def seconds(self, job: Job) -> float:
-        """How long the job takes here."""
-        cold = self.warm in (None, NOTHING) or job.warm in (None, NOTHING)
-        return job.seconds if cold or self.warm == job.warm else job.seconds + SWITCH
-
-    def start(self, job: Job, ready: float) -> float | None:
-        """When the job can begin here, if it fits."""
-        start = max(self.begin, ready)
-        fits = start + self.seconds(job) <= self.end + _EPSILON
-        return start if fits and not self._spoils(job) else None
-
-    def _spoils(self, job: Job) -> bool:
-        """Whether what comes after would have to wait for a switch that it does not wait for now."""
-        nobody = (None, NOTHING)
-        if self.then in nobody or job.warm in (*nobody, self.then):
-            return False
-        return self.warm in (*nobody, self.then)
+_Gap = tuple[
+    float, float, str | None, str | None
+]  # begin, end, what is warm then, what comes next needs warm
 
 
 class _Row:
-    """What is still free of one lane: gaps, the last of them endless."""
+    """What is still free of one lane: gaps, the last of them endless.
 
-    __slots__ = ("gaps", "name")
+    `due` is when it has done what has been placed on it and what nobody else may do, if it is never idle.
+    """
+
+    __slots__ = ("due", "gaps", "name")
 
     def __init__(self, lane: Lane, now: float) -> None:
         self.name = lane.name
-        self.gaps = [_Gap(max(lane.free, now), math.inf, lane.warm)]
+        self.due = max(lane.free, now)
+        self.gaps: list[_Gap] = [(self.due, math.inf, lane.warm, None)]
 
-    def earliest(self, job: Job, ready: float) -> tuple[float, float]:
-        """When the job can begin here, and when it then ends."""
+    def earliest(self, job: Job, ready: float, limit: float = math.inf) -> tuple[float, float] | None:
+        """When the job can begin here, and when it then ends; None if that is after a limit."""
         for gap in self.gaps:
-            start = gap.start(job, ready)
-            if start is not None:
-                return start, start + gap.seconds(job)
+            start = max(gap[0], ready)
+            if start + job.seconds > limit:
+                return None
+            end = _end(gap, job, start)
+            if end is not None:
+                return start, end
         raise AssertionError("the last gap is endless")
 
-    def take(self, start: float, end: float, job: Job) -> None:
-        place = next(n for n, gap in enumerate(self.gaps) if end <= gap.end + _EPSILON)
-        gap = self.gaps[place]
-        leaves = NOTHING if job.cards > 1 else gap.warm if job.warm is None else job.warm
-        left = (
-            [_Gap(gap.begin, start, gap.warm, gap.then if job.warm is None else job.warm)]
-            if start - gap.begin > _EPSILON
-            else []
+    def open_since(self, job: Job, start: float) -> float | None:
+        """The begin of the gap in which the job can begin at that time, or None if it can not."""
+        found = (
+            gap[0] for gap in self.gaps if gap[0] <= start + _EPSILON and _end(gap, job, start) is not None
         )
-        right = [_Gap(end, gap.end, leaves, gap.then)] if gap.end - end > _EPSILON else []
-        self.gaps[place : place + 1] = left + right
+        return next(found, None)
+
+    def take(self, start: float, end: float, job: Job) -> None:
+        place = next(n for n, gap in enumerate(self.gaps) if end <= gap[1] + _EPSILON)
+        begin, close, warm, then = self.gaps[place]
+        leaves = NOTHING if job.cards > 1 else warm if job.warm is None else job.warm
+        left: list[_Gap] = [(begin, start, warm, then if job.warm is None else job.warm)]
+        right: list[_Gap] = [(end, close, leaves, then)]
+        self.gaps[place : place + 1] = [gap for gap in left + right if gap[1] - gap[0] > _EPSILON]
+
+
+def _end(gap: _Gap, job: Job, start: float) -> float | None:
+    """When a job ends that begins then, or None if it does not fit, or if what comes next would have to switch for it."""
+    _, close, warm, then = gap
+    own = job.warm
+    end = start + job.seconds
+    if own:
+        if warm and warm != own:
+            end += SWITCH
+        if then and then != own and (not warm or warm == then):
+            return None
+    return end if end <= close + _EPSILON else None
 
 
 class Timetable:
@@ -159,6 +160,10 @@ class Timetable:
             self._rows.setdefault(lane.serves, []).append(row)
             if lane.serves != HOST:
                 self._rows[CARD].append(row)
+        for index in self._waiting:
+            for row in self._rows.get(jobs[index].lane, ()) if jobs[index].lane not in (HOST, CARD) else ():
+                row.due += jobs[index].seconds
+        self._horizon = self._expected()
         self.slots: dict[int, Slot] = {}
         self.end = max(self._until.values(), default=now)
 
@@ -190,10 +195,18 @@ class Timetable:
                 self.place(index)
         return self
 
+    def _expected(self) -> float:
+        """When the cards will have done everything, if the work is spread as evenly as what is bound to them allows."""
+        rows = self._rows[CARD]
+        load = sum(self._jobs[index].load for index in self._waiting)
+        begin = sum(row.gaps[0][0] for row in rows)
+        return max([ROOM * (load + begin) / max(1, len(rows)), *(row.due for row in rows)])
+
     @property
-    def spread(self) -> float:
-        """How long the lanes are in use, squared: the less, the more evenly."""
-        return sum(row.gaps[-1].begin ** 2 for row in self._named.values())
+    def mean_end(self) -> float:
+        """When a card is done, on average: what they wait and switch in between counts."""
+        rows = self._rows[CARD]
+        return sum(row.gaps[-1][0] for row in rows) / max(1, len(rows))
 
     def _offered(self, index: int) -> list[_Row]:
         kept = [self._named[name] for name in self._kept.get(index, ()) if name in self._named]
@@ -201,37 +214,46 @@ class Timetable:
         return kept if len(kept) == job.cards else self._rows[job.lane]
 
     def _single(self, job: Job, ready: float, rows: Sequence[_Row]) -> Slot:
-        """The lane where it ends first; of equals, the one that would be idle for the shortest time."""
-        best: tuple[float, float, float] | None = None
+        """The lane where it ends first; of equals, the one that would be idle for the shortest time.
+
+        But not one that would then be the last to be done with all that only it may do.
+        """
+        floats = job.lane == CARD
+        horizon = max(self._horizon, self.end)
+        best = (math.inf, math.inf, math.inf, math.inf)
         chosen = rows[0]
         for row in rows:
-            if best is not None and row.gaps[0].begin + job.seconds > best[0]:
+            level = max(horizon, row.due + job.seconds) if floats else 0.0
+            if level > best[0]:
                 continue
-            start, end = row.earliest(job, ready)
-            key = (end, -row.gaps[0].begin, start)
-            if best is None or key < best:
+            found = row.earliest(job, ready, best[1] if level == best[0] else math.inf)
+            if found is not None and (key := (level, found[1], -row.gaps[0][0], found[0])) < best:
                 best, chosen = key, row
-        assert best is not None  # noqa: S101 - `possible` has been asked, so there is a row
-        end, _, start = best
+        _, end, _, start = best
         chosen.take(start, end, job)
+        if floats:
+            chosen.due += job.seconds
+            self._horizon = max(self._horizon, chosen.due)
         return Slot(start=start, end=end, lanes=(chosen.name,))
 
     def _gang(self, job: Job, ready: float, rows: Sequence[_Row]) -> Slot:
         """The first moment at which enough cards are free for long enough; of more, those that are idle shortest."""
         events: list[tuple[float, int]] = []
         for gap in (gap for row in rows for gap in row.gaps):
-            start = gap.start(job, ready)
-            if start is not None:
-                events += [(start, 0), (gap.end - job.seconds + 2 * _EPSILON, 1)]
+            start = max(gap[0], ready)
+            if _end(gap, job, start) is not None:
+                events += [(start, 0), (gap[1] - job.seconds + 2 * _EPSILON, 1)]
         free, start = 0, ready
         for moment, closing in sorted(events):
             free += -1 if closing else 1
             if free >= job.cards:
                 start = moment
                 break
-        fitting = [row for row in rows if row.earliest(job, start)[0] <= start + _EPSILON]
-        fitting.sort(key=lambda row: -max(gap.begin for gap in row.gaps if gap.begin <= start + _EPSILON))
+        fitting = [(since, row) for row in rows if (since := row.open_since(job, start)) is not None]
+        fitting.sort(key=lambda found: -found[0])
         end = start + job.seconds
-        for row in fitting[: job.cards]:
+        chosen = [row for _, row in fitting[: job.cards]]
+        for row in chosen:
             row.take(start, end, job)
-        return Slot(start=start, end=end, lanes=tuple(row.name for row in fitting[: job.cards]))
+            row.due += job.seconds
+        return Slot(start=start, end=end, lanes=tuple(row.name for row in chosen))

@@ -6,11 +6,12 @@ from itertools import pairwise
 
 import pytest
 
-from benchmarks.instances import invented, lanes_of, small
+from benchmarks.instances import hard, lanes_of, small
 from benchmarks.optimum import shortest
 from benchmarks.virtual_clock import play
 from pytest_cudaboot.rules.dispatch import Dispatcher, Move, expected_end
-from pytest_cudaboot.rules.order import arrange, bound, ranks
+from pytest_cudaboot.rules.order import bound, ranks
+from pytest_cudaboot.rules.search import arrange
 from pytest_cudaboot.rules.timetable import CARD, HOST, Job, Lane, Timetable
 
 TWO = [Lane(name="A", serves="A"), Lane(name="B", serves="B")]
@@ -104,15 +105,39 @@ def test_lowerers_change_rarely() -> None:
 
 
 def test_the_same_question_has_the_same_answer() -> None:
-    jobs = invented(4, 1)
+    jobs = hard(4, 1)
 
     assert arrange(jobs, lanes_of(4), 2_000) == arrange(jobs, lanes_of(4), 2_000)
+
+
+def test_a_gang_is_laid_out_only_on_cards_that_are_free_at_the_same_time() -> None:
+    """A would have room for it for a moment, but not when C and D are free."""
+    lanes = [*(Lane(name=name, serves=name) for name in "ABCD"), Lane(name="h", serves=HOST)]
+    busy = [
+        card(24, lane=HOST),
+        card(21, lane="A"),
+        card(26, 0, lane="A"),
+        card(30, lane="C"),
+        card(30, lane="D"),
+    ]
+    gang = Timetable([*busy, card(3, cards=3)], lanes, range(6), {}).fill(range(6)).slots[5]
+
+    assert (gang.start, set(gang.lanes)) == (30.0, {"B", "C", "D"})
+
+
+def test_a_chain_does_not_pile_up_on_a_card_that_has_work_of_its_own() -> None:
+    """Both links would end as soon on A, which then had to do the rest of its own when B is done."""
+    jobs = [card(6), card(6, 0), card(4, lane="A"), card(4, lane="B")]
+    slots = Timetable(jobs, TWO, range(4), {}).fill([0, 1, 2, 3]).slots
+
+    assert {slots[0].lanes, slots[1].lanes} == {("A",), ("B",)}
+    assert max(slot.end for slot in slots.values()) == 12.0
 
 
 @pytest.mark.parametrize("seed", range(3))
 def test_a_run_keeps_every_rule(seed: int) -> None:
     """Nothing begins before what it needs has ended, and no lane has two things at once, whatever was believed."""
-    jobs = invented(4, seed)
+    jobs = hard(4, seed)
     believed = [
         Job(lane=job.lane, cards=job.cards, seconds=10.0, warm=job.warm, after=job.after) for job in jobs
     ]
