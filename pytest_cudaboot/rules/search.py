@@ -54,7 +54,7 @@ def arrange(jobs: Sequence[Job], lanes: Sequence[Lane], effort: int | None = Non
     starts = sorted(map(search.found, candidates(jobs, search.cards)), key=lambda found: found.promise)
     if effort is None:
         effort = min(EFFORT, int(EFFORT_A_SECOND * starts[0].table.end)) * FEW // (FEW + len(lanes))
-    left = effort // max(1, len(jobs))
+    left = min(effort // max(1, len(jobs)), CLIMB * len(jobs) ** 3)  # of a few jobs there are few orders
     best = search.tried(starts, left // 2)
     left -= left // 2
     a_climb = len(jobs) * CLIMB
