@@ -1,4 +1,4 @@
-"""How close a run comes to the shortest that is possible: `python -m benchmarks.makespan [--seeds N] [--cards N …] [--real]`.
+"""How close a run comes to the shortest that is possible: `python -m benchmarks.makespan [--seeds N] [--cards N …] [--real N]`.
 
 On a virtual clock, by the very policy that the scheduler runs, over the instances that `instances` describes. Each
 row has the makespan over the simple bound, max(longest job, critical path, card-seconds / cards), and over the closest
@@ -6,7 +6,7 @@ bound that `proofs` finds for each instance: some can not reach the simple one. 
 everything else to the former. The last columns are the CPU seconds of the first plan, and the longest that a decision
 after it took. `factor 2` means that the policy is
 told durations that are wrong by up to a factor of two either way, `unknown` that it is told the same of each job.
-With `--real`, runs of four simulated cards, whose tests sleep, beside plain pytest-xdist.
+With `--real 3`, so many runs of four simulated cards, whose tests sleep, beside plain pytest-xdist.
 """
 
 from __future__ import annotations
@@ -76,19 +76,31 @@ def small_ones(seeds: range) -> None:
     )
 
 
-def real() -> None:
-    """Two sets on four simulated cards."""
+def real(times: int) -> None:
+    """Two sets on four simulated cards, over and over, and plain pytest-xdist in turn with the one that it can run."""
     with tempfile.TemporaryDirectory() as name:
         place = real_run.Place(Path(name))
         for title, specs in (("simple", real_run.simple()), ("gangs and needs", real_run.whole())):
             bound_ = real_run.least(specs)
-            new, known = place.ours(specs)
-            plain = f"; plain pytest-xdist {place.plain(specs):.2f} s" if len(specs) == 1 else ""
-            print(
-                f"four simulated cards, {title}: bound {bound_:.2f} s; first run {new:.2f} s ({new / bound_:.3f}), "
-                f"second {known:.2f} s ({known / bound_:.3f}){plain}",
-                flush=True,
-            )
+            print(f"four simulated cards, {title}: bound {bound_:.2f} s, {_load()}", flush=True)
+            _ratios("a run that knows no durations", [place.ours(specs)], bound_)
+            ours, plain = [], []
+            for _ in range(times):
+                ours.append(place.ours(specs))
+                if len(specs) == 1:
+                    plain.append(place.plain(specs))
+            _ratios("runs after it", ours, bound_)
+            if plain:
+                _ratios("plain pytest-xdist, in turn", plain, bound_)
+
+
+def _ratios(title: str, seconds: Sequence[float], bound_: float) -> None:
+    each = " ".join(f"{one:.2f}" for one in seconds)
+    print(f"  {title}: {each} s; median {median(seconds):.2f} s ({median(seconds) / bound_:.3f})", flush=True)
+
+
+def _load() -> str:
+    return "load average " + " ".join(f"{number:.2f}" for number in os.getloadavg())
 
 
 def main() -> None:
@@ -101,10 +113,11 @@ def main() -> None:
         "--small", type=int, default=60, help="Small instances that are compared with the optimum"
     )
     parser.add_argument("--small-from", type=int, default=0, help="The first of them")
-    parser.add_argument("--real", action="store_true", help="Run real workers on simulated cards as well")
+    parser.add_argument(
+        "--real", type=int, default=0, metavar="N", help="Real runs of each set on simulated cards"
+    )
     asked = parser.parse_args()
-    load = " ".join(f"{number:.2f}" for number in os.getloadavg())
-    print(f"{os.cpu_count()} processors, load average {load}")
+    print(f"{os.cpu_count()} processors, {_load()}")
     print(
         "family    durations cards seeds  over the bound  beyond 1.05  over what is proved  plan         decision"
     )
@@ -118,7 +131,7 @@ def main() -> None:
     if asked.small:
         small_ones(range(asked.small_from, asked.small_from + asked.small))
     if asked.real:
-        real()
+        real(asked.real)
 
 
 if __name__ == "__main__":

@@ -6,12 +6,13 @@ A worker and all its replacements have the same place.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from pytest_cudaboot.rules.timetable import Job
 from pytest_cudaboot.run.lanes import CARD, HOST, lane_of
 from pytest_cudaboot.run.prepare import RESTARTS_PER_WORKER
+from pytest_cudaboot.run.seams import Board
 
 
 class Places:
@@ -35,6 +36,11 @@ class Places:
         """The cards that a worker has, or will have."""
         return [lane for lane in map(lane_of, self.left) if lane != HOST]
 
+    def lanes(self, ready: Mapping[str, str]) -> list[tuple[str, str, bool]]:
+        """Name, what it serves, and whether it is ready; a card has a lane also while its worker is replaced."""
+        hosts = [(name, HOST, True) for name, lane in ready.items() if lane == HOST]
+        return [*((name, name, name in ready) for name in self.cards), *hosts]
+
     def dies(self, spec: Any) -> str | None:
         """A worker has died there.
 
@@ -50,6 +56,12 @@ class Places:
             return False
         self._given_up[id(spec)] = why
         return True
+
+    def set_aside(self, lane: str, why: str) -> None:
+        """Give up what a lane has."""
+        for spec in self.left:
+            if lane_of(spec) == lane:
+                self.give_up(spec, why)
 
     def never(self, job: Job) -> str | None:
         """Why a job can not be had in this run, or None."""
@@ -67,3 +79,13 @@ class Places:
     def _lost(self, spec: Any, lane: str) -> str | None:
         fits = lane_of(spec) != HOST if lane == CARD else lane_of(spec) == lane
         return self._given_up.get(id(spec)) if fits else None
+
+
+def sift(pending: list[int], jobs: Sequence[Job], board: Board, places: Places) -> None:
+    """Drop from what waits what will never go, and have that recorded."""
+    for index in list(pending):
+        if board.blocked(index):
+            pending.remove(index)
+        elif why := places.never(jobs[index]):
+            pending.remove(index)
+            board.impossible(index, why)

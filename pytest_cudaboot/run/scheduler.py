@@ -18,16 +18,12 @@ from xdist.scheduler import LoadScheduling
 
 from pytest_cudaboot.rules.dispatch import Move
 from pytest_cudaboot.rules.timetable import Job, Lane
-from pytest_cudaboot.run.lanes import HOST, lane_of
-from pytest_cudaboot.run.places import Places
-from pytest_cudaboot.run.seams import Board, Device, Panel, Question
+from pytest_cudaboot.run.asking import Asking
+from pytest_cudaboot.run.lanes import HOST, lane_of, name_of
+from pytest_cudaboot.run.orders import AGAIN, LEAVE, Order, obey, order_again, order_of, token_of
+from pytest_cudaboot.run.places import Places, sift
+from pytest_cudaboot.run.seams import Board, Device, Question
 from pytest_cudaboot.run.traffic import Traffic
-
-LEAVE = (
-    -1
-)  # in the place of an item: leave your card to a gang, and say so as if it were an item that has ended
-
-AGAIN = -2  # and below, in the place of an item: the questions, from the first one on
 
 
 class Lanes(LoadScheduling):  # type: ignore[misc]
@@ -51,14 +47,12 @@ class Lanes(LoadScheduling):  # type: ignore[misc]
         self._tell = tell
         self._leaving = leaving
         self._board: Board | None = None
+        self._asking: Asking | None = None
         self._jobs: list[Job] = []
         self._traffic = Traffic([], [])
         self._session = config.pluginmanager.getplugin("dsession")
         self._clone, self._session._clone_node = self._session._clone_node, self._replace  # noqa: SLF001 - no hook
         self._places = Places(lambda: self._session.nodemanager.specs)
-        self._gathering: dict[
-            int, tuple[Question, set[str]]
-        ] = {}  # cards that partners have yet to leave to it
         self._crashed: list[int] = []  # items whose worker died, and whose report is not made yet
         self._begun: set[int] = set()  # items that a worker has said it is at work on
 
@@ -79,6 +73,7 @@ class Lanes(LoadScheduling):  # type: ignore[misc]
                 raise pytest.UsageError("the workers collected different tests; the report above names them")
             node, self.collection = next(iter(self.node2collection.items()))
             self._board = self._start(self.collection, node.gateway.id)
+            self._asking = Asking(self._board.panel, lambda: self._places.cards, self._again)
             self._jobs = self._board.jobs()
             self.pending[:] = range(len(self.collection))
             self._traffic = Traffic(self._jobs, [Lane(name=n, serves=s) for n, s, _ in self._lanes()])
@@ -101,10 +96,9 @@ class Lanes(LoadScheduling):  # type: ignore[misc]
         if item_index == LEAVE:
             self._leaving(node.gateway.id, False)  # noqa: FBT003 - it says what its name says
             self._left(name_of(node))
-        elif item_index <= AGAIN and self._board is not None:
-            aside = self._board.panel.answered(AGAIN - item_index, self._places.cards)
-            for lane, why in aside.items():
-                self.set_aside(lane, f"{lane} is set aside: {why}")
+        elif item_index <= AGAIN and self._asking is not None:
+            for lane, why in self._asking.answered(item_index).items():
+                self.set_aside(lane, why)
         elif self._board is not None:
             self._board.closed(item_index)
             self._traffic.end(item_index)
@@ -114,20 +108,16 @@ class Lanes(LoadScheduling):  # type: ignore[misc]
         """A node is gone; the item it had has crashed it, which xdist reports next. Its replacement gets its lane."""
         sent = self.node2pending.pop(node)
         name = name_of(node)
-        self._traffic.gone(name)
-        gang = self._traffic.forming(name)
-        if gang is not None:
-            self._traffic.end(gang)
-            self.pending.append(gang)
+        if (gang := self._traffic.gone(name)) is not None:
+            self._requeue(gang)
         if LEAVE in sent:  # what it had on the card dies with it; whoever comes next waits until that is so
             self._left(name)
-        for token in [token for token in sent if token <= AGAIN]:
-            assert self._board is not None  # noqa: S101 - it has asked
-            self._board.panel.lost(AGAIN - token, self._places.cards)
-        for index in [index for index in sent if index >= 0]:
-            if index in self._begun:
+        for index in sent:
+            if index <= AGAIN and self._asking is not None:
+                self._asking.lost(index)
+            elif index in self._begun:
                 self._crashed.append(index)
-            else:  # its worker had died before: that is no fault of the item
+            elif index >= 0:  # its worker had died before: that is no fault of the item
                 self._requeue(index)
         if not self._crashed:
             self._dispatch()
@@ -140,9 +130,7 @@ class Lanes(LoadScheduling):  # type: ignore[misc]
 
     def cards(self, nodeid: str) -> tuple[str, ...]:
         """The lanes that an item has that is under way: the names of cards, of which the first is the lead's."""
-        index = self.collection.index(nodeid)
-        job = self._traffic.under_way.get(index)
-        return job.lanes if job is not None else ()
+        return self._traffic.lanes(self.collection.index(nodeid))
 
     def crash_reported(self) -> None:
         """What a crash means is known only now: xdist makes its report after it has removed the node."""
@@ -158,48 +146,32 @@ class Lanes(LoadScheduling):  # type: ignore[misc]
         board = self._board
         if board is None or self._session.shouldstop or self._crashed:
             return
-        for index in list(self.pending):
-            if board.blocked(index):
-                self.pending.remove(index)
-            elif why := self._places.never(self._jobs[index]):
-                self.pending.remove(index)
-                board.impossible(index, why)
+        sift(self.pending, self._jobs, board, self._places)
         for move in self._traffic.moves(self._lanes(), self.pending):
             if not board.waits(move.job):
                 self._begin(move)
         if not (self.pending or self._traffic.under_way):
-            self._ask(board.panel)
+            self._ask()
 
-    def _ask(self, panel: Panel) -> None:
+    def _ask(self) -> None:
         """All tests have ended: some are run again, for a second opinion."""
         idle = [node for node, sent in self.node2pending.items() if not sent and self._ready(node)]
         ready = {name_of(node): node for node in idle}
-        workers = {name: node.gateway.id for name, node in ready.items()}
-        for question in panel.ask(workers, self._places.cards):
-            self._gathering[question.number] = question, set(question.lanes[1:])
-            for name in question.lanes[1:]:
-                self._clear(ready[name])
-            self._gathered(question.number)
+        if self._asking is not None:
+            self._asking.ask(
+                {name: node.gateway.id for name, node in ready.items()},
+                clear=lambda name: self._clear(ready[name]),
+            )
 
-    def _gathered(self, number: int) -> None:
-        """A test that is run again goes to its worker, as soon as it has all its cards."""
-        question, leaving = self._gathering[number]
-        if leaving:
-            return
-        del self._gathering[number]
-        node = self._node(question.lane)
-        if node is None:
-            assert self._board is not None  # noqa: S101 - it has asked
-            self._board.panel.unsent(number, self._places.cards)
-            return
-        self.node2pending[node].append(AGAIN - number)
-        cards = list(question.lanes) if len(question.lanes) > 1 else []
-        _order(node, [(question.index, cards, number)])
+    def _again(self, question: Question) -> bool:
+        """Send a question, if its worker lives."""
+        if (node := self._node(question.lane)) is not None:
+            self._tell_node(node, order_again(question))
+        return node is not None
 
     def _clear(self, partner: Any) -> None:
         """Have a worker leave its card to a gang."""
-        self.node2pending[partner].append(LEAVE)
-        _order(partner, [LEAVE])
+        self._tell_node(partner, LEAVE)
         self._leaving(partner.gateway.id, True)  # noqa: FBT003 - it says what its name says
 
     def _begin(self, move: Move) -> None:
@@ -216,24 +188,25 @@ class Lanes(LoadScheduling):  # type: ignore[misc]
             self._send(move.job)
 
     def _left(self, name: str) -> None:
-        gang = self._traffic.left(name)
-        if gang is not None:
+        if (gang := self._traffic.left(name)) is not None:
             self._send(gang)
-        for number, (_, leaving) in list(self._gathering.items()):
-            if name in leaving:
-                leaving.remove(name)
-                self._gathered(number)
+        if self._asking is not None:
+            self._asking.left(name)
 
     def _send(self, index: int) -> None:
         lanes = self._traffic.under_way[index].lanes
         node = self._node(lanes[0])
-        assert self._board is not None  # noqa: S101 - nothing is sent before
-        if node is None:  # it has died since it was looked at, and xdist tells of it next
+        if node is None or self._board is None:  # it has died since, and xdist tells of it next
             self._requeue(index)
             return
-        self.node2pending[node].append(index)
         self._board.sent(index, node.gateway.id, lanes)
-        _order(node, [index if len(lanes) == 1 else (index, list(lanes))])
+        self._tell_node(node, order_of(index, lanes))
+
+    def _tell_node(self, node: Any, order: Order) -> None:
+        """If it has just died, what it was told is asked for again when xdist tells of its death."""
+        self.node2pending[node].append(token_of(order))
+        with contextlib.suppress(OSError):
+            node.send_runtest_some([order])
 
     def _requeue(self, index: int) -> None:
         """An item that nobody has begun goes to the next worker."""
@@ -243,12 +216,9 @@ class Lanes(LoadScheduling):  # type: ignore[misc]
     # -- lanes and places --------------------------------------------------------------------------------------
 
     def _lanes(self) -> list[tuple[str, str, bool]]:
-        """Name, what it serves, and whether a worker is ready for it; a card has a lane while its worker is replaced."""
-        ready = {name_of(node): lane_of(node.gateway.spec) for node in self.node2pending if self._ready(node)}
-        hosts = [name for name, lane in ready.items() if lane == HOST]
-        return [(name, name, name in ready) for name in self._places.cards] + [
-            (name, HOST, True) for name in hosts
-        ]
+        """Name, what it serves, and whether a worker is ready for it."""
+        ready = [node for node in self.node2pending if self._ready(node)]
+        return self._places.lanes({name_of(node): lane_of(node.gateway.spec) for node in ready})
 
     def _ready(self, node: Any) -> bool:
         """Whether it has collected and lives; what it does now is the traffic's business, but for a stale order."""
@@ -268,9 +238,7 @@ class Lanes(LoadScheduling):  # type: ignore[misc]
 
     def set_aside(self, lane: str, why: str) -> None:
         """Send nothing more there: what is bound to that card is not run, and the rest goes to others."""
-        for spec in self._places.left:
-            if lane_of(spec) == lane:
-                self._places.give_up(spec, why)
+        self._places.set_aside(lane, why)
         self._dispatch()
 
     def _give_up(self, spec: Any, why: str) -> None:
@@ -282,18 +250,6 @@ class Lanes(LoadScheduling):  # type: ignore[misc]
         if self._board is None and self.node2collection and self.collection_is_completed:
             self.schedule()
         self._dispatch()
-
-
-def name_of(node: Any) -> str:
-    """What the lane of a node is called: a card's by its UUID, which stays when its worker is replaced."""
-    lane = lane_of(node.gateway.spec)
-    return str(node.gateway.id) if lane == HOST else lane
-
-
-def _order(node: Any, orders: Sequence[Any]) -> None:
-    """Tell a worker what to do. If it has just died, what it was told is asked for again when xdist tells of it."""
-    with contextlib.suppress(OSError):
-        node.send_runtest_some(orders)
 
 
 def count_failure(config: pytest.Config, report: pytest.TestReport) -> None:
@@ -318,29 +274,17 @@ def dismiss_workers(config: pytest.Config, *, now: bool) -> None:
 def run_without_lookahead(config: pytest.Config, session: pytest.Session, device: Device) -> None:
     """Make this worker run an item when it gets it, instead of when it knows the next one.
 
-    `nextitem` is the session: what is narrower than the session is torn down after each item. A gang's item comes
-    with its cards; they are left before it is told that it has ended.
+    `nextitem` is the session: what is narrower than the session is torn down after each item.
     """
     interactor = next(p for p in config.pluginmanager.get_plugins() if type(p).__name__ == "WorkerInteractor")
 
     def run_one_test() -> None:
         order = interactor.nextitem_index
-        index, cards, *numbers = (order, ()) if isinstance(order, int) else order
-        told = AGAIN - numbers[0] if numbers else index
-        interactor.item_index = index
+        interactor.item_index = order if isinstance(order, int) else order[0]
         started = time.perf_counter()
-        if index == LEAVE:
-            device.leave()
-        elif numbers:
-            device.hold(cards)
-            device.again(session.items[index], session, numbers[0])
-            device.hold(())
-        else:
-            device.hold(cards)
-            config.hook.pytest_runtest_protocol(item=session.items[index], nextitem=session)
-            device.hold(())
+        obey(order, session, device)
         took = time.perf_counter() - started
-        interactor.sendevent("runtest_protocol_complete", item_index=told, duration=took)
+        interactor.sendevent("runtest_protocol_complete", item_index=token_of(order), duration=took)
         interactor.nextitem_index = interactor.torun.get()
 
     interactor.run_one_test = run_one_test

@@ -87,15 +87,20 @@ class Traffic:
         """Whether an item has the lane."""
         return any(name in job.lanes for job in self.under_way.values())
 
+    def lanes(self, index: int) -> tuple[str, ...]:
+        """The lanes that an item has."""
+        job = self.under_way.get(index)
+        return job.lanes if job is not None else ()
+
     def end(self, index: int) -> None:
         """Its lanes are free again."""
         self.under_way.pop(index, None)
 
-    def forming(self, lead: str) -> int | None:
-        """The gang that this lane leads, if it has not been sent."""
-        found = (index for index, job in self.under_way.items() if job.leaving and job.lanes[0] == lead)
-        return next(found, None)
+    def gone(self, name: str) -> int | None:
+        """A worker is gone, and whatever was warm on its lane.
 
-    def gone(self, name: str) -> None:
-        """Whatever was warm on the lane went with its worker."""
+        :returns: the gang that it leads, if that has not been sent.
+        """
         self._warm.pop(name, None)
+        found = (index for index, job in self.under_way.items() if job.leaving and job.lanes[0] == name)
+        return next(found, None)
