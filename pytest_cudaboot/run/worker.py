@@ -98,6 +98,12 @@ class Worker:
             outside=tuple(sorted(self.outside)),
         )
 
+    @pytest.hookimpl(trylast=True)
+    def pytest_collection_finish(self, session: pytest.Session) -> None:
+        """The collection has been told: what every test needs is had while the run is planned, not by the first test."""
+        if self.devices.gpus and session.items and not session.config.option.collectonly:
+            self.hygiene = Hygiene(self.devices, self.plan.run, self._own())
+
     # -- one test ----------------------------------------------------------------------------------------------
 
     @pytest.hookimpl(tryfirst=True)
