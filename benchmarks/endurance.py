@@ -3,9 +3,9 @@
     python benchmarks/endurance.py PLUGIN [--net mlp] [--steps 10000]
 
 Three ways of training, one after another in one process: arrays of the host in and out, parameters resident with a
-sync each step, and eight steps in flight. After each tenth of the steps it prints resident pages of the process and
-bytes in use on the cards that NVML shows; the first tenth is for caches and allocators to settle. It ends with 1 if
-afterwards the process has grown by more than a megabyte, or a card's use at all.
+sync each step, and eight steps in flight. As many steps go before, for caches and allocators to settle. After each
+tenth it prints resident pages of the process and bytes in use on the cards that NVML shows. It ends with 1 if over the
+steps that count the process has grown by more than a megabyte, or a card's use at all.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from pytest_cudaboot.project import find_project
 from pytest_cudaboot.run.fixtures import builds
 from pytest_cudaboot.run.nets import Graph, load_net
 
-GROWTH = 1 << 20  # bytes of the process, over nine tenths of the steps
+GROWTH = 1 << 20  # bytes of the process, over the steps that count
 IN_FLIGHT = 8
 SEED = 3
 Step = Callable[[int], None]
@@ -64,9 +64,11 @@ def use() -> tuple[int, dict[str, int]]:
 
 
 def endure(name: str, step: Step, steps: int) -> bool:
-    """Whether it has grown; prints what is in use after each tenth."""
-    seen = []
+    """Whether it has grown; prints what is in use before, and after each tenth."""
     for number in range(steps):
+        step(number)
+    seen = [use()]
+    for number in range(steps, 2 * steps):
         step(number)
         if (number + 1) % (steps // 10) == 0:
             seen.append(use())
@@ -83,7 +85,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description="Does anything grow over thousands of steps?")
     parser.add_argument("plugin", type=Path, metavar="PLUGIN", help="A PJRT plugin's file")
     parser.add_argument("--net", default="mlp", metavar="NET", help="A net of the reference project")
-    parser.add_argument("--steps", type=int, default=10_000, metavar="N", help="Steps of each way")
+    parser.add_argument("--steps", type=int, default=10_000, metavar="N", help="Steps of each way, after as many more")
     options = parser.parse_args(argv)
     project = find_project("reference", Path.cwd())
     os.environ["PJRT_PLUGIN"] = str(options.plugin)
