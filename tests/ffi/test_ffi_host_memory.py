@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from tests.ffi.drift import losses, step
+from tests.ffi.drift import RATE, START, batch, drift, losses, step
 from tests.ffi.helpers import Child, Json, Saboteurs, create, invoke, tensor
 
 PAIR: Json = invoke("pair", [tensor(2, 3), tensor()], [6, 1])
@@ -102,3 +103,25 @@ def test_what_is_held_is_no_ones_array(child: Child, drifts: Path, real_plugin: 
 
     assert losses(clean) == losses(after)
     assert losses(clean)[1] != losses(clean)[0]
+
+
+def given_away(drifts: Path, **rest: Any) -> list[Json]:
+    """One copying step of a program whose text says that x's memory becomes an output."""
+    return [create(drifts / "giving.mlir"), drift([batch(1), *START, RATE], **rest)]
+
+
+def test_what_a_program_gives_away_is_not_the_callers(child: Child, drifts: Path, real_plugin: Path) -> None:
+    _, answer = child(*given_away(drifts, keep=True), PJRT_PLUGIN=str(real_plugin))
+
+    assert answer["code"] == 0, answer["said"]
+    assert answer["inputs"][0] == batch(1)["data"]
+    assert answer["outputs"][0] != batch(1)["data"]
+
+
+def test_what_a_program_gives_away_is_not_lent(child: Child, drifts: Path, host_memory: Path) -> None:
+    counts: Json = {"op": "counts", "plugin": str(host_memory)}
+
+    _, answer, counted = child(*given_away(drifts), counts, PJRT_PLUGIN=str(host_memory))
+
+    assert answer["code"] == 0, answer["said"]
+    assert counted["in_place"] == 6  # three of the four inputs, and the three outputs
