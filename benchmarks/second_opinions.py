@@ -85,6 +85,8 @@ def main(gpus: str, only: str | None, out: Path, words: Sequence[str]) -> int:
     )
     run = Run(out, json.loads((out / "verdict.json").read_text()))
     print(f"\nthe run took {time.monotonic() - began:.0f} s, on {run.cards} cards")
+    for uuid, missing in run.verdict["box"].get("unobservable", {}).items():
+        print(f"{uuid} does not answer: {', '.join(missing)}")
     looks = [
         specs_of(run, gpus, only),
         verdict_of(run),
@@ -124,8 +126,6 @@ def verdict_of(run: Run) -> Iterator[Said]:
         {c["outcome"] for n in set(run.cells) - broken for c in run.cells[n]} - {"holds"},
         set(),
     )
-    for uuid, missing in run.verdict["box"].get("unobservable", {}).items():
-        yield f"what {uuid} does not answer", missing, missing
 
 
 def cells_of(run: Run) -> Iterator[Said]:

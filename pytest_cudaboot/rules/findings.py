@@ -90,10 +90,10 @@ def _environment(account: Account) -> list[Finding]:
 
 
 def _wrong_cards(account: Account) -> Iterator[Finding]:
-    """A test that ran elsewhere than it was bound to: the pin does not hold."""
+    """A test that ran elsewhere than it was bound to: the pin does not hold. A gang's need not use all of its cards."""
     asked = {gpu.uuid for gpu in account.run.gpus}
     for attempt in account.attempts:
-        if attempt.platform != "cpu" and attempt.gpus and not set(attempt.cards) <= set(attempt.gpus):
+        if attempt.platform != "cpu" and not set(attempt.gpus) <= set(attempt.cards):
             bound, ran = ", ".join(attempt.cards), ", ".join(attempt.gpus)
             words = f"{attempt.nodeid} was bound to {bound} and ran again on {ran}"
             yield Finding(Ruling.ENVIRONMENT, words)

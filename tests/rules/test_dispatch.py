@@ -126,6 +126,20 @@ def test_a_gang_is_laid_out_only_on_cards_that_are_free_at_the_same_time() -> No
     assert (gang.start, set(gang.lanes)) == (30.0, {"B", "C", "D"})
 
 
+def test_a_gang_has_nothing_to_switch_from() -> None:
+    """It clears its cards: that A is warm with another lowerer makes it no longer, and takes no card from it."""
+    lanes = [*TWO, Lane(name="h", serves=HOST)]
+    before = [
+        card(2, lane="A", warm="iree"),
+        card(10, lane=HOST),
+        card(5, 1, lane="A", warm="xla"),
+        card(4, lane="B", warm="xla"),
+    ]
+    gang = Timetable([*before, card(5, cards=2, warm="xla")], lanes, range(5), {}).fill(range(5)).slots[4]
+
+    assert (gang.start, gang.end, set(gang.lanes)) == (4.0, 9.0, {"A", "B"})
+
+
 def test_a_chain_does_not_pile_up_on_a_card_that_has_work_of_its_own() -> None:
     """Both links would end as soon on A, which then had to do the rest of its own when B is done."""
     jobs = [card(6), card(6, 0), card(4, lane="A"), card(4, lane="B")]
