@@ -46,7 +46,7 @@ def ranks(jobs: Sequence[Job]) -> list[float]:
 def candidates(jobs: Sequence[Job], cards: int) -> list[Arrangement]:
     """Orders that are good where nothing speaks against them: the longest way to go first, gangs before or after.
 
-    Which order is good for which jobs was seen by trying them.
+    None of them is good for all jobs, so each is tried.
     """
     rank, side = ranks(jobs), _sides(jobs)
     by_card, at_once = _bound_ranks(jobs)

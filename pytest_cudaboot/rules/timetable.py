@@ -118,9 +118,12 @@ class _Row:
 
 
 def _end(gap: _Gap, job: Job, start: float) -> float | None:
-    """When a job ends that begins then, or None if it does not fit, or if what comes next would have to switch for it."""
+    """When a job ends that begins then, or None if it does not fit, or if what comes next would have to switch for it.
+
+    A gang clears its cards, so that neither it nor what comes next has anything to switch from.
+    """
     _, close, warm, then = gap
-    own = job.warm
+    own = job.warm if job.cards == 1 else NOTHING
     end = start + job.seconds
     if own:
         if warm and warm != own:
