@@ -21,7 +21,8 @@ class Asking:
         self._panel = panel
         self._cards = cards
         self._send = send
-        self._gathering: dict[int, tuple[Question, set[str]]] = {}  # with who has yet to leave a card
+        self._waiting: dict[int, tuple[Question, set[str]]] = {}  # with who has yet to leave a card
+        self._orphaned: set[int] = set()  # of these, whose own worker is gone
 
     def ask(self, ready: Mapping[str, str], clear: Callable[[str], None]) -> None:
         """Have what goes now sent, or the cards of others left to it first.
@@ -30,22 +31,26 @@ class Asking:
         :param clear: has a lane's worker leave its card.
         """
         for question in self._panel.ask(ready, self._cards()):
-            self._gathering[question.number] = question, set(question.lanes[1:])
+            self._waiting[question.number] = question, set(question.lanes[1:])
             for name in question.lanes[1:]:
                 clear(name)
         self._go()
 
     def left(self, name: str) -> None:
         """A card has been left by its worker, or its worker is gone."""
-        for _, leaving in self._gathering.values():
+        for _, leaving in self._waiting.values():
             leaving.discard(name)
         self._go()
 
+    def gone(self, name: str) -> None:
+        """A worker has died: its replacement on the card is not the one that was asked."""
+        self._orphaned.update(number for number, (one, _) in self._waiting.items() if one.lane == name)
+
     def _go(self) -> None:
-        for number, (question, leaving) in list(self._gathering.items()):
+        for number, (question, leaving) in list(self._waiting.items()):
             if not leaving:
-                del self._gathering[number]
-                if not self._send(question):  # its worker had died before it got it
+                del self._waiting[number]
+                if number in self._orphaned or not self._send(question):
                     self._panel.unsent(number, self._cards())
 
     def answered(self, token: int) -> dict[str, str]:

@@ -137,17 +137,17 @@ class Opinions:
 
         :returns: cards that have been set aside meanwhile, and why.
         """
-        question, worker = self._under_way.pop(number)
         again = read_again(self._folder, number)
         if again.problem:
             self._watchers.problem(again.problem)
-        self._close(question, self._watchers.ended(worker, _attempt(question, again)), lanes)
+        question, _ = self._under_way[number]
+        self._end(number, _attempt(question, again), lanes)
         aside: dict[str, str] = again.result.evidence.get("set_aside", {})
         return aside
 
     def lost(self, number: int, lanes: Collection[str]) -> None:
         """Its worker died of running it again."""
-        question, worker = self._under_way.pop(number)
+        question, worker = self._under_way[number]
         hang = self._watchers.hung(worker)
         attempt = AttemptRecord(
             **_where(question),
@@ -156,12 +156,19 @@ class Opinions:
             reason=hang or f"worker {worker} died under it",
             worker=worker,
         )
-        self._close(question, self._watchers.ended(worker, attempt), lanes)
+        self._end(number, attempt, lanes)
 
     def unsent(self, number: int, lanes: Collection[str]) -> None:
         """Its worker had died before it got it, which says nothing of the test."""
-        question, worker = self._under_way.pop(number)
-        self._close(question, self._watchers.ended(worker, _unanswered(question, DIED)), lanes)
+        question, _ = self._under_way[number]
+        self._end(number, _unanswered(question, DIED), lanes)
+
+    def _end(self, number: int, attempt: AttemptRecord, lanes: Collection[str]) -> None:
+        """A question is under way until all is known of it: a card that is set aside for it makes others be asked."""
+        question, worker = self._under_way[number]
+        attempt = self._watchers.ended(worker, attempt)
+        del self._under_way[number]
+        self._close(question, attempt, lanes)
 
     # -- what to ask -------------------------------------------------------------------------------------------
 

@@ -110,6 +110,8 @@ class Lanes(LoadScheduling):  # type: ignore[misc]
         name = name_of(node)
         if (gang := self._traffic.gone(name)) is not None:
             self._requeue(gang)
+        if self._asking is not None:
+            self._asking.gone(name)
         if LEAVE in sent:  # what it had on the card dies with it; whoever comes next waits until that is so
             self._left(name)
         for index in sent:

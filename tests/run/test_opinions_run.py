@@ -95,6 +95,26 @@ def test_what_fails_again_goes_to_a_sibling(tmp_path: Path) -> None:
     assert (panel.ask(A, B, C), panel.panel.open, panel.watched) == ([], False, [])
 
 
+def test_a_card_that_is_set_aside_for_an_answer_is_no_reason_to_ask_twice(tmp_path: Path) -> None:
+    """What waited for that card is closed while the answer is being heard, and siblings are asked when both are known."""
+
+    class Quick(Panel):
+        def ended(self, worker: str, attempt: AttemptRecord) -> AttemptRecord:
+            self.lanes = [B.uuid]
+            self.panel.ask({}, self.lanes)
+            return super().ended(worker, attempt)
+
+    panel = Quick(tmp_path, [failed("s.any", nodeid="t::one"), failed("s.any", nodeid="t::two")], [A, B])
+    (same,) = panel.ask(A)
+    panel.answer(same, F)
+    siblings: list[str] = []
+    while asked := panel.ask(B):
+        siblings += [one.nodeid for one in asked]
+        panel.answer(asked[0], F)
+
+    assert siblings == ["t::one", "t::two"]
+
+
 @pytest.mark.parametrize(
     ("first", "gpus", "status"),
     [
