@@ -85,7 +85,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description="Does anything grow over thousands of steps?")
     parser.add_argument("plugin", type=Path, metavar="PLUGIN", help="A PJRT plugin's file")
     parser.add_argument("--net", default="mlp", metavar="NET", help="A net of the reference project")
-    parser.add_argument("--steps", type=int, default=10_000, metavar="N", help="Steps of each way, after as many more")
+    parser.add_argument(
+        "--steps", type=int, default=10_000, metavar="N", help="Steps of each way, after as many more"
+    )
     options = parser.parse_args(argv)
     project = find_project("reference", Path.cwd())
     os.environ["PJRT_PLUGIN"] = str(options.plugin)
