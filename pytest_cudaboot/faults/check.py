@@ -54,7 +54,10 @@ def problems(expected: Expected, observed: Observed) -> list[str]:
 
 
 def normal(verdict: Json) -> Json:
-    """A verdict without what passes: two runs of one seed have the same."""
+    """A verdict without what passes: two runs of one seed have the same.
+
+    Where a cell runs that any card may have is one of these, and with it on which cards nothing was proved.
+    """
     cells = [
         [*_named(cell), *(_steady(cell[key]) for key in ("outcome", "cause", "blame", "reason"))]
         for cell in verdict["cells"]
@@ -62,7 +65,11 @@ def normal(verdict: Json) -> Json:
     return {
         "verdict": verdict["verdict"],
         "exit": verdict["exit"],
-        "reasons": sorted(str(_steady(reason)) for reason in verdict["reasons"]),
+        "reasons": sorted(
+            str(_steady(reason))
+            for reason in verdict["reasons"]
+            if not reason.startswith("nothing is proved on GPU")
+        ),
         "cells": cells,
         "ledger": verdict["ledger"],
     }

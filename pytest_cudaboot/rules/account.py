@@ -24,13 +24,13 @@ from pytest_cudaboot.model import (
     StartRecord,
     Status,
 )
-from pytest_cudaboot.rules.cells import Settled, culprits, settle
+from pytest_cudaboot.rules.cells import Graph, Settled, culprits, settle, stopped_by
 from pytest_cudaboot.rules.opinions import Answer, against, allows, blame, heard, in_words, merged, peers
 from pytest_cudaboot.rules.scope import Scope, plan
-from pytest_cudaboot.rules.waivers import Waiver, find_waiver
+from pytest_cudaboot.rules.waivers import Waiver, find_waiver, waived_cells
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
     from pytest_cudaboot.rules.catalog import Catalog
     from pytest_cudaboot.rules.spec import Spec
@@ -140,6 +140,9 @@ def settle_cells(catalog: Catalog, account: Account) -> tuple[Cell, ...]:
     """Every planned cell, in the catalogue's order, with second opinions and waivers applied."""
     groups = _groups(catalog, account)
     bare = {key: _settle(catalog.specs[key.spec], groups[key], account) for key in account.planned}
+    there = [key for key in bare if groups[key].items]
+    waived = waived_cells(account.waivers, there, account.today)
+    bare |= dict(_rooted(Graph.over(catalog, there), bare, waived))
     blamed = {key: _blamed(catalog.specs[key.spec], key, bare, groups[key], account) for key in bare}
     return tuple(_cell(catalog, key, groups[key], blamed[key], account) for key in bare)
 
@@ -188,6 +191,22 @@ def _settle(spec: Spec, group: _Group, account: Account) -> Settled:
     if not group.items and not group.results:
         lost = ["it was left out of this run: no collected test speaks for it"]
     return settle(spec, group.results, group.blocked, lost=lost, platform=account.run.platform)
+
+
+def _rooted(
+    graph: Graph, bare: Mapping[CellKey, Settled], waived: Collection[CellKey]
+) -> Iterator[tuple[CellKey, Settled]]:
+    """What is blocked, by what it is by all outcomes: in the run it was whatever happened to be broken first.
+
+    :param graph: over the cells that took part.
+    """
+    outcomes: dict[CellKey, Outcome | None] = {
+        key: Outcome.WAIVED if key in waived else bare[key].outcome for key in graph.edges
+    }
+    for key in graph.edges:
+        root = graph.root(key, outcomes) if bare[key].outcome is Outcome.BLOCKED else None
+        if root is not None:
+            yield key, replace(bare[key], reason=stopped_by(root, outcomes[root]))
 
 
 def _blamed(

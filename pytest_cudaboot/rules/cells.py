@@ -10,7 +10,7 @@ from pytest_cudaboot.model import BlockedRecord, CellKey, Outcome, ResultRecord,
 from pytest_cudaboot.rules.spec import needed_slots
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
     from pytest_cudaboot.rules.catalog import Catalog
     from pytest_cudaboot.rules.spec import Spec
@@ -174,6 +174,11 @@ def prerequisites(catalog: Catalog, cells: Iterable[CellKey], key: CellKey) -> t
     )
 
 
+def stopped_by(root: CellKey, outcome: Outcome | None) -> str:
+    """Why a cell is blocked."""
+    return f"its prerequisite {root} is {outcome}"
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Readiness:
     """Whether a cell may be started now.
@@ -214,6 +219,18 @@ class Graph:
             if outcome is not None and outcome not in LETS_GO_ON:
                 return Readiness(by=self._root(need, outcomes))
         return Readiness(waits=any(outcomes[need] is None for need in known))
+
+    def root(self, key: CellKey, outcomes: Mapping[CellKey, Outcome | None]) -> CellKey | None:
+        """Of all that stops a cell in the end the first that is broken, or the first: who was seen first is chance."""
+        roots = list(self._roots(key, outcomes))
+        return min(roots, key=lambda root: outcomes[root] is not Outcome.BROKEN, default=None)
+
+    def _roots(self, key: CellKey, outcomes: Mapping[CellKey, Outcome | None]) -> Iterator[CellKey]:
+        for need in self.edges[key]:
+            outcome = outcomes.get(need)
+            if outcome is not None and outcome not in LETS_GO_ON:
+                above = list(self._roots(need, outcomes)) if outcome is Outcome.BLOCKED else []
+                yield from above or [need]
 
     def _root(self, key: CellKey, outcomes: Mapping[CellKey, Outcome | None]) -> CellKey:
         above = self.readiness(key, outcomes).by if outcomes[key] is Outcome.BLOCKED else None

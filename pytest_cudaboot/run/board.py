@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Sequence
 
 from pytest_cudaboot.model import BlockedRecord, CellKey, ItemRecord, Outcome, StartRecord
 from pytest_cudaboot.rules.catalog import Catalog
-from pytest_cudaboot.rules.cells import Graph, Readiness, settle
+from pytest_cudaboot.rules.cells import Graph, Readiness, settle, stopped_by
 from pytest_cudaboot.rules.timetable import Job
 from pytest_cudaboot.run.items import Task
 from pytest_cudaboot.run.ledger import Results
@@ -79,7 +79,7 @@ class CellBoard:
         root = self._readiness(index).by
         if root is None:
             return False
-        reason = f"its prerequisite {root} is {self._outcomes[root]}"
+        reason = stopped_by(root, self._outcomes[root])
         self._stop(index, BlockedRecord(nodeid=self._nodeids[index], by=root.spec, reason=reason))
         return True
 

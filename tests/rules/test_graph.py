@@ -125,3 +125,32 @@ def test_what_is_broken_on_one_card_blocks_that_card_alone() -> None:
 
     assert GRAPH.readiness(LEAF, outcomes) == Readiness(by=MIDDLE)
     assert GRAPH.readiness(CellKey("s.c", None, "B"), outcomes) == Readiness()
+
+
+NEEDY = catalog_of(s__all={"on": "any", "needs": ["s.one"]}, s__one={"on": "each"}, s__free={"on": "any"})
+SPREAD = plan(NEEDY, scope_of(NEEDY, gpus=2), lowerers=BOTH, gpus=("A", "B"))
+ALL, ON_A, ON_B = CellKey("s.all"), CellKey("s.one", None, "A"), CellKey("s.one", None, "B")
+
+
+@pytest.mark.parametrize(
+    ("on_a", "on_b", "root"),
+    [
+        (Outcome.BROKEN, Outcome.BROKEN, ON_A),
+        (Outcome.NOT_RUN, Outcome.BROKEN, ON_B),
+        (Outcome.NOT_RUN, Outcome.NOT_RUN, ON_A),
+        (Outcome.WAIVED, Outcome.BROKEN, ON_B),
+        (Outcome.HOLDS, Outcome.HOLDS, None),
+    ],
+)
+def test_of_all_that_stops_a_cell_the_first_broken_one_is_named(
+    on_a: Outcome, on_b: Outcome, root: CellKey | None
+) -> None:
+    outcomes: dict[CellKey, Outcome | None] = {ON_A: on_a, ON_B: on_b, ALL: Outcome.BLOCKED}
+
+    assert Graph.over(NEEDY, SPREAD).root(ALL, outcomes) == root
+
+
+def test_the_root_of_a_chain_is_its_begin() -> None:
+    outcomes: dict[CellKey, Outcome | None] = {ROOT: Outcome.BROKEN, MIDDLE: Outcome.BLOCKED}
+
+    assert GRAPH.root(LEAF, outcomes) == ROOT
