@@ -213,15 +213,13 @@ class Graph:
         :param outcomes: of the cells that take part in this run, None while a cell is open. A prerequisite that
             the user left out holds nothing up: the verdict is incomplete because of it anyway.
         """
-        known = [need for need in self.edges[key] if need in outcomes]
-        for need in known:
-            outcome = outcomes[need]
-            if outcome is not None and outcome not in LETS_GO_ON:
-                return Readiness(by=self._root(need, outcomes))
-        return Readiness(waits=any(outcomes[need] is None for need in known))
+        root = self.root(key, outcomes)
+        if root is not None:
+            return Readiness(by=root)
+        return Readiness(waits=any(outcomes.get(need, Outcome.HOLDS) is None for need in self.edges[key]))
 
     def root(self, key: CellKey, outcomes: Mapping[CellKey, Outcome | None]) -> CellKey | None:
-        """Of all that stops a cell in the end the first that is broken, or the first: who was seen first is chance."""
+        """Of all that stops a cell so far the first that is broken, or the first: which one was seen first is chance."""
         roots = list(self._roots(key, outcomes))
         return min(roots, key=lambda root: outcomes[root] is not Outcome.BROKEN, default=None)
 
@@ -231,7 +229,3 @@ class Graph:
             if outcome is not None and outcome not in LETS_GO_ON:
                 above = list(self._roots(need, outcomes)) if outcome is Outcome.BLOCKED else []
                 yield from above or [need]
-
-    def _root(self, key: CellKey, outcomes: Mapping[CellKey, Outcome | None]) -> CellKey:
-        above = self.readiness(key, outcomes).by if outcomes[key] is Outcome.BLOCKED else None
-        return above or key
