@@ -163,9 +163,9 @@ class Timetable:
             self._rows.setdefault(lane.serves, []).append(row)
             if lane.serves != HOST:
                 self._rows[CARD].append(row)
-        for index in self._waiting:
-            for row in self._rows.get(jobs[index].lane, ()) if jobs[index].lane not in (HOST, CARD) else ():
-                row.due += jobs[index].seconds
+        for job in (jobs[index] for index in self._waiting if jobs[index].lane not in (HOST, CARD)):
+            for row in self._rows.get(job.lane, ()):
+                row.due += job.seconds
         self._horizon = self._expected()
         self.slots: dict[int, Slot] = {}
         self.end = max(self._until.values(), default=now)
