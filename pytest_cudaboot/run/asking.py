@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
 
-from pytest_cudaboot.run.orders import AGAIN
+from pytest_cudaboot.run.instructions import AGAIN
 from pytest_cudaboot.run.seams import Panel, Question
 
 

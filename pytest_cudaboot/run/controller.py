@@ -25,10 +25,10 @@ from pytest_cudaboot.report.files import LEDGER, Claim
 from pytest_cudaboot.run.assemble import Assembly
 from pytest_cudaboot.run.board import CellBoard
 from pytest_cudaboot.run.budgets import DEFAULT, Budgets
+from pytest_cudaboot.run.collection_check import CollectionCheck, holes
 from pytest_cudaboot.run.durations import Durations
 from pytest_cudaboot.run.evidence import idle, read_property
 from pytest_cudaboot.run.failures import last_words, short
-from pytest_cudaboot.run.gathering import Gathering, holes
 from pytest_cudaboot.run.hardware import Hardware
 from pytest_cudaboot.run.heartbeat import Heartbeat
 from pytest_cudaboot.run.interrupts import Interrupts
@@ -77,7 +77,7 @@ class Controller:
         self.ledger = Ledger(Path(self.plan.out) / LEDGER)
         self.board: CellBoard | None = None
         self.interrupted: str | None = None
-        self.gathering = Gathering()
+        self.collected = CollectionCheck()
         self.finished = False
         self.heartbeat = Heartbeat(self.say)
         self.interrupts = Interrupts()
@@ -126,7 +126,7 @@ class Controller:
         if self.catalog is not None:
             for hole in holes(self.plan, collection):
                 self.problem_found(Ruling.INCOMPLETE, hole)
-            self._refuse(self.gathering.misfits(self.catalog, self.plan, self.run, collection))
+            self._refuse(self.collected.misfits(self.catalog, self.plan, self.run, collection))
         self.results.expect(items)
         self.ledger.add(*items)
         self.board = CellBoard(
@@ -183,7 +183,7 @@ class Controller:
         return spec is not None and spec.canary == "upstream"
 
     def pytest_collectreport(self, report: pytest.CollectReport) -> None:
-        if words := self.gathering.take(report):
+        if words := self.collected.take(report):
             self.problem_found(Ruling.INCOMPLETE, words)
 
     def pytest_internalerror(self, excrepr: Any) -> None:
@@ -194,7 +194,7 @@ class Controller:
         # xdist and pytest stop a run with a KeyboardInterrupt of their own.
         if type(excinfo.value) is KeyboardInterrupt:
             self.interrupted = "keyboard"
-        elif not self.gathering.broken:
+        elif not self.collected.broken:
             self.interrupted = "stopped"
 
     def budget_of(self, nodeid: str) -> float:

@@ -79,7 +79,7 @@ class WorkerPins:
         """What pytest itself does after errors of collection, which xdist leaves out."""
         controller = self.controller
         board = controller.begin_from_worker(collection, worker)
-        broken = controller.gathering.broken
+        broken = controller.collected.broken
         if broken and not controller.config.option.continue_on_collection_errors:
             raise pytest.Session.Interrupted(f"{broken} error{'s' if broken > 1 else ''} during collection")
         return board

@@ -19,8 +19,16 @@ from xdist.scheduler import LoadScheduling
 from pytest_cudaboot.rules.dispatch import Move
 from pytest_cudaboot.rules.timetable import Job, Lane
 from pytest_cudaboot.run.asking import Asking
+from pytest_cudaboot.run.instructions import (
+    AGAIN,
+    LEAVE,
+    Instruction,
+    carry_out,
+    to_run,
+    to_run_again,
+    token_of,
+)
 from pytest_cudaboot.run.lanes import HOST, lane_of, name_of
-from pytest_cudaboot.run.orders import AGAIN, LEAVE, Order, obey, order_again, order_of, token_of
 from pytest_cudaboot.run.places import Places, sift
 from pytest_cudaboot.run.seams import Board, Device, Question
 from pytest_cudaboot.run.traffic import Traffic
@@ -168,7 +176,7 @@ class Lanes(LoadScheduling):  # type: ignore[misc]
     def _again(self, question: Question) -> bool:
         """Send a question, if its worker lives."""
         if (node := self._node(question.lane)) is not None:
-            self._tell_node(node, order_again(question))
+            self._tell_node(node, to_run_again(question))
         return node is not None
 
     def _clear(self, partner: Any) -> None:
@@ -202,13 +210,13 @@ class Lanes(LoadScheduling):  # type: ignore[misc]
             self._requeue(index)
             return
         self._board.sent(index, node.gateway.id, lanes)
-        self._tell_node(node, order_of(index, lanes))
+        self._tell_node(node, to_run(index, lanes))
 
-    def _tell_node(self, node: Any, order: Order) -> None:
+    def _tell_node(self, node: Any, instruction: Instruction) -> None:
         """If it has just died, what it was told is asked for again when xdist tells of its death."""
-        self.node2pending[node].append(token_of(order))
+        self.node2pending[node].append(token_of(instruction))
         with contextlib.suppress(OSError):
-            node.send_runtest_some([order])
+            node.send_runtest_some([instruction])
 
     def _requeue(self, index: int) -> None:
         """An item that nobody has begun goes to the next worker."""
@@ -223,7 +231,7 @@ class Lanes(LoadScheduling):  # type: ignore[misc]
         return self._places.lanes({name_of(node): lane_of(node.gateway.spec) for node in ready})
 
     def _ready(self, node: Any) -> bool:
-        """Whether it has collected and lives; what it does now is the traffic's business, but for a stale order."""
+        """Whether it has collected and lives, and does not still leave its card to a gang that is gone."""
         idle_or_known = LEAVE not in self.node2pending[node] or self._traffic.held(name_of(node))
         return node in self.node2collection and not node.shutting_down and idle_or_known
 
@@ -281,12 +289,12 @@ def run_without_lookahead(config: pytest.Config, session: pytest.Session, device
     interactor = next(p for p in config.pluginmanager.get_plugins() if type(p).__name__ == "WorkerInteractor")
 
     def run_one_test() -> None:
-        order = interactor.nextitem_index
-        interactor.item_index = order if isinstance(order, int) else order[0]
+        instruction = interactor.nextitem_index
+        interactor.item_index = instruction if isinstance(instruction, int) else instruction[0]
         started = time.perf_counter()
-        obey(order, session, device)
+        carry_out(instruction, session, device)
         took = time.perf_counter() - started
-        interactor.sendevent("runtest_protocol_complete", item_index=token_of(order), duration=took)
+        interactor.sendevent("runtest_protocol_complete", item_index=token_of(instruction), duration=took)
         interactor.nextitem_index = interactor.torun.get()
 
     interactor.run_one_test = run_one_test

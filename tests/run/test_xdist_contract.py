@@ -14,7 +14,7 @@ from xdist import dsession, remote, workermanage
 from xdist.scheduler import LoadScheduling
 
 from pytest_cudaboot.run import scheduler
-from pytest_cudaboot.run.orders import LEAVE
+from pytest_cudaboot.run.instructions import LEAVE
 
 
 def parameters(function: object) -> list[str]:
@@ -82,7 +82,7 @@ def test_the_session_asks_one_method_to_replace_a_worker() -> None:
     assert "self.nodemanager.setup_node(spec" in inspect.getsource(dsession.DSession._clone_node)
 
 
-def test_an_order_may_be_anything_that_execnet_carries() -> None:
+def test_an_instruction_may_be_anything_that_execnet_carries() -> None:
     """A gang's item travels with its cards, one that is run again with the question's number; others are no items."""
     assert "self.torun.put(i)" in inspect.getsource(remote.WorkerInteractor.handle_command)
     sent = execnet.loads(execnet.dumps({"indices": [(3, ["GPU-a", "GPU-b"]), (3, [], 0), LEAVE]}))

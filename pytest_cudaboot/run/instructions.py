@@ -1,7 +1,7 @@
 """What the controller tells a worker to do, in plain data that stands in the place of an item, and what the worker does.
 
-An order is the item's index; or that with the cards of a gang; or both with the number of a question. A
-token is an integer that names an order, as it is waited for and as its end is told.
+An instruction is the item's index; or that with the cards of a gang; or both with the number of a question. A
+token is an integer that names an instruction, as it is waited for and as its end is told.
 """
 
 from __future__ import annotations
@@ -13,32 +13,32 @@ import pytest
 
 from pytest_cudaboot.run.seams import Device, Question
 
-Order = int | Sequence[Any]
+Instruction = int | Sequence[Any]
 
 LEAVE = -1  # leave your card to a gang, and say so as if it were an item that has ended
 AGAIN = -2  # and below: the questions, from the first one on
 
 
-def order_of(index: int, lanes: Sequence[str]) -> Order:
+def to_run(index: int, lanes: Sequence[str]) -> Instruction:
     """Run an item, on the worker's own card or as the lead of a gang."""
     return index if len(lanes) == 1 else (index, list(lanes))
 
 
-def order_again(question: Question) -> Order:
+def to_run_again(question: Question) -> Instruction:
     """Run an item again, on the worker's own card or as the lead of a gang."""
     lanes = question.lanes if len(question.lanes) > 1 else ()
     return (question.index, list(lanes), question.number)
 
 
-def token_of(order: Order) -> int:
-    """How an order is named."""
-    index, _, number = _parts(order)
+def token_of(instruction: Instruction) -> int:
+    """How an instruction is named."""
+    index, _, number = _parts(instruction)
     return index if number is None else AGAIN - number
 
 
-def obey(order: Order, session: pytest.Session, device: Device) -> None:
+def carry_out(instruction: Instruction, session: pytest.Session, device: Device) -> None:
     """Do it, and be done with it: the cards of a gang are left before it is told that its item has ended."""
-    index, cards, number = _parts(order)
+    index, cards, number = _parts(instruction)
     if index == LEAVE:
         device.leave()
     elif number is not None:
@@ -51,9 +51,9 @@ def obey(order: Order, session: pytest.Session, device: Device) -> None:
         device.hold(())
 
 
-def _parts(order: Order) -> tuple[int, Sequence[str], int | None]:
+def _parts(instruction: Instruction) -> tuple[int, Sequence[str], int | None]:
     """Index, cards, and number of the question, if it is one."""
-    if isinstance(order, int):
-        return order, (), None
-    index, cards, *number = order
+    if isinstance(instruction, int):
+        return instruction, (), None
+    index, cards, *number = instruction
     return index, cards, number[0] if number else None

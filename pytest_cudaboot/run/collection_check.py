@@ -17,7 +17,7 @@ from pytest_cudaboot.run.plan import Plan
 from pytest_cudaboot.run.prepare import CATALOG
 
 
-class Gathering:
+class CollectionCheck:
     """The modules that could not be collected, or were skipped as a whole.
 
     What can not be collected can not speak for its specs, and nobody knows which those are.
