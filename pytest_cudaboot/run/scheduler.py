@@ -16,26 +16,15 @@ from typing import Any
 import pytest
 from xdist.scheduler import LoadScheduling
 
-from pytest_cudaboot.rules.dispatch import Move
-from pytest_cudaboot.rules.timetable import Job, Lane
-from pytest_cudaboot.run.asking import Asking
-from pytest_cudaboot.run.instructions import (
-    AGAIN,
-    LEAVE,
-    Instruction,
-    carry_out,
-    to_run,
-    to_run_again,
-    token_of,
-)
+from pytest_cudaboot.run.instructions import LEAVE, Instruction, carry_out, token_of
 from pytest_cudaboot.run.lanes import HOST, lane_of, name_of
-from pytest_cudaboot.run.places import Places, sift
-from pytest_cudaboot.run.seams import Board, Device, Question
-from pytest_cudaboot.run.traffic import Traffic
+from pytest_cudaboot.run.places import Places
+from pytest_cudaboot.run.seams import Board, Device
+from pytest_cudaboot.run.sending import Living, Sender
 
 
 class Lanes(LoadScheduling):  # type: ignore[misc]
-    """At most one item a node; `pending` is what has not been sent.
+    """xdist's side of a run on lanes: what it asks and tells goes to a sender, and the sender's word to its nodes.
 
     :param start: called once with the collection's node ids and a worker's id, when all workers have collected.
     :param tell: hears why a place is given up.
@@ -54,37 +43,29 @@ class Lanes(LoadScheduling):  # type: ignore[misc]
         self._start = start
         self._tell = tell
         self._leaving = leaving
-        self._board: Board | None = None
-        self._asking: Asking | None = None
-        self._jobs: list[Job] = []
-        self._traffic = Traffic([], [])
+        self._sender: Sender | None = None
         self._session = config.pluginmanager.getplugin("dsession")
         self._clone, self._session._clone_node = self._session._clone_node, self._replace  # noqa: SLF001 - no hook
         self._places = Places(lambda: self._session.nodemanager.specs)
-        self._crashed: list[int] = []  # items whose worker died, and whose report is not made yet
-        self._begun: set[int] = set()  # items that a worker has said it is at work on
 
     # -- what xdist asks and tells -----------------------------------------------------------------------------
 
     @property
     def tests_finished(self) -> bool:
         """The stock property calls a run finished while an item is still under way."""
-        if self._board is None:
+        if self._sender is None:
             return not self._places.left
-        busy = self.pending or self._traffic.under_way or any(self.node2pending.values())
-        return not (busy or self._board.panel.open)
+        return not (any(self.node2pending.values()) or self._sender.busy)
 
     def schedule(self) -> None:
         """Begin, or go on after a replacement has collected."""
-        if self._board is None:
+        if self._sender is None:
             if not self._check_nodes_have_same_collection():
                 raise pytest.UsageError("the workers collected different tests; the report above names them")
             node, self.collection = next(iter(self.node2collection.items()))
-            self._board = self._start(self.collection, node.gateway.id)
-            self._asking = Asking(self._board.panel, lambda: self._places.cards, self._again)
-            self._jobs = self._board.jobs()
+            board = self._start(self.collection, node.gateway.id)
             self.pending[:] = range(len(self.collection))
-            self._traffic = Traffic(self._jobs, [Lane(name=n, serves=s) for n, s, _ in self._lanes()])
+            self._sender = Sender(board, self._places, self, self.pending)
         self._dispatch()
 
     def add_node_collection(self, node: Any, collection: Sequence[str]) -> None:
@@ -103,140 +84,58 @@ class Lanes(LoadScheduling):  # type: ignore[misc]
         self.node2pending[node].remove(item_index)
         if item_index == LEAVE:
             self._leaving(node.gateway.id, False)  # noqa: FBT003 - it says what its name says
-            self._left(name_of(node))
-        elif item_index <= AGAIN and self._asking is not None:
-            for lane, why in self._asking.answered(item_index).items():
-                self.set_aside(lane, why)
-        elif self._board is not None:
-            self._board.closed(item_index)
-            self._traffic.end(item_index)
-        self._dispatch()
+        if self._sender is not None:
+            self._sender.ended(name_of(node), item_index)
 
     def remove_node(self, node: Any) -> str | None:
         """A node is gone; the item it had has crashed it, which xdist reports next. Its replacement gets its lane."""
         sent = self.node2pending.pop(node)
-        name = name_of(node)
-        if (gang := self._traffic.gone(name)) is not None:
-            self._requeue(gang)
-        if self._asking is not None:
-            self._asking.gone(name)
-        if LEAVE in sent:  # what it had on the card dies with it; whoever comes next waits until that is so
-            self._left(name)
-        for index in sent:
-            if index <= AGAIN and self._asking is not None:
-                self._asking.lost(index)
-            elif index in self._begun:
-                self._crashed.append(index)
-            elif index >= 0:  # its worker had died before: that is no fault of the item
-                self._requeue(index)
-        if not self._crashed:
-            self._dispatch()
-        return self.collection[self._crashed[-1]] if self._crashed and self.collection else None
+        crashed = self._sender.gone(name_of(node), sent) if self._sender is not None else None
+        return self.collection[crashed] if crashed is not None else None
 
     def begun(self, nodeid: str) -> None:
         """A worker has said that it is at work on an item."""
-        if self.collection is not None:
-            self._begun.add(self.collection.index(nodeid))
-
-    def cards(self, nodeid: str) -> tuple[str, ...]:
-        """The lanes that an item has that is under way: the names of cards, of which the first is the lead's."""
-        return self._traffic.lanes(self.collection.index(nodeid))
+        if self._sender is not None:
+            self._sender.begun(self.collection.index(nodeid))
 
     def crash_reported(self) -> None:
         """What a crash means is known only now: xdist makes its report after it has removed the node."""
-        while self._crashed and self._board is not None:
-            index = self._crashed.pop()
-            self._board.closed(index)
-            self._traffic.end(index)
-        self._dispatch()
+        if self._sender is not None:
+            self._sender.crash_reported()
 
-    # -- what is sent ------------------------------------------------------------------------------------------
+    def cards(self, nodeid: str) -> tuple[str, ...]:
+        """The lanes that an item has that is under way: the names of cards, of which the first is the lead's."""
+        return self._sender.lanes(self.collection.index(nodeid)) if self._sender is not None else ()
 
     def _dispatch(self) -> None:
-        board = self._board
-        if board is None or self._session.shouldstop or self._crashed:
-            return
-        sift(self.pending, self._jobs, board, self._places)
-        for move in self._traffic.moves(self._lanes(), self.pending):
-            if not board.waits(move.job):
-                self._begin(move)
-        if not (self.pending or self._traffic.under_way):
-            self._ask()
+        if self._sender is not None:
+            self._sender.dispatch()
 
-    def _ask(self) -> None:
-        """All tests have ended: some are run again, for a second opinion."""
-        idle = [node for node, sent in self.node2pending.items() if not sent and self._ready(node)]
-        ready = {name_of(node): node for node in idle}
-        if self._asking is not None:
-            self._asking.ask(
-                {name: node.gateway.id for name, node in ready.items()},
-                clear=lambda name: self._clear(ready[name]),
-            )
+    # -- what the sender asks ----------------------------------------------------------------------------------
 
-    def _again(self, question: Question) -> bool:
-        """Send a question, if its worker lives."""
-        if (node := self._node(question.lane)) is not None:
-            self._tell_node(node, to_run_again(question))
-        return node is not None
+    @property
+    def stopped(self) -> bool:
+        """Whether xdist sends nothing more."""
+        return bool(self._session.shouldstop)
 
-    def _clear(self, partner: Any) -> None:
-        """Have a worker leave its card to a gang."""
-        self._tell_node(partner, LEAVE)
-        self._leaving(partner.gateway.id, True)  # noqa: FBT003 - it says what its name says
+    def living(self) -> dict[str, Living]:
+        """The workers that have collected and are not told to end, by the names of their lanes."""
+        return {
+            name_of(node): Living(worker=node.gateway.id, lane=lane_of(node.gateway.spec), idle=not sent)
+            for node, sent in self.node2pending.items()
+            if node in self.node2collection and not node.shutting_down
+        }
 
-    def _begin(self, move: Move) -> None:
-        """Send an item; for a gang have the partners leave their cards first."""
-        self.pending.remove(move.job)
-        held = self._traffic.begin(move)
-        for name in tuple(held.leaving):
-            partner = self._node(name)
-            if partner is None:  # its card is held all the same, and a replacement gets nothing
-                held.leaving.discard(name)
-            else:
-                self._clear(partner)
-        if not held.leaving:
-            self._send(move.job)
-
-    def _left(self, name: str) -> None:
-        if (gang := self._traffic.left(name)) is not None:
-            self._send(gang)
-        if self._asking is not None:
-            self._asking.left(name)
-
-    def _send(self, index: int) -> None:
-        lanes = self._traffic.under_way[index].lanes
-        node = self._node(lanes[0])
-        if node is None or self._board is None:  # it has died since, and xdist tells of it next
-            self._requeue(index)
-            return
-        self._board.sent(index, node.gateway.id, lanes)
-        self._tell_node(node, to_run(index, lanes))
-
-    def _tell_node(self, node: Any, instruction: Instruction) -> None:
-        """If it has just died, what it was told is asked for again when xdist tells of its death."""
+    def tell(self, name: str, instruction: Instruction) -> None:
+        """If its worker has just died, what it was told is asked for again when xdist tells of its death."""
+        node = next(node for node in self.node2pending if name_of(node) == name)
         self.node2pending[node].append(token_of(instruction))
         with contextlib.suppress(OSError):
             node.send_runtest_some([instruction])
+        if instruction == LEAVE:
+            self._leaving(node.gateway.id, True)  # noqa: FBT003 - it says what its name says
 
-    def _requeue(self, index: int) -> None:
-        """An item that nobody has begun goes to the next worker."""
-        self._traffic.end(index)
-        self.pending.append(index)
-
-    # -- lanes and places --------------------------------------------------------------------------------------
-
-    def _lanes(self) -> list[tuple[str, str, bool]]:
-        """Name, what it serves, and whether a worker is ready for it."""
-        ready = [node for node in self.node2pending if self._ready(node)]
-        return self._places.lanes({name_of(node): lane_of(node.gateway.spec) for node in ready})
-
-    def _ready(self, node: Any) -> bool:
-        """Whether it has collected and lives, and does not still leave its card to a gang that is gone."""
-        idle_or_known = LEAVE not in self.node2pending[node] or self._traffic.held(name_of(node))
-        return node in self.node2collection and not node.shutting_down and idle_or_known
-
-    def _node(self, name: str) -> Any | None:
-        return next((node for node in self.node2pending if name_of(node) == name and self._ready(node)), None)
+    # -- places ------------------------------------------------------------------------------------------------
 
     def _replace(self, node: Any) -> Any:
         """In the place of xdist's own, which knows one limit for all workers together, and ends the run at it."""
@@ -257,7 +156,7 @@ class Lanes(LoadScheduling):  # type: ignore[misc]
         lane = lane_of(spec)
         self._tell(f"{'a worker of the host' if lane == HOST else lane} is given up: {why}")
         self.numnodes -= 1
-        if self._board is None and self.node2collection and self.collection_is_completed:
+        if self._sender is None and self.node2collection and self.collection_is_completed:
             self.schedule()
         self._dispatch()
 
