@@ -38,12 +38,9 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="cudaboot", description="Questions beside `pytest --gpus`")
     parser.add_argument("--catalog", metavar="FILE", help="Another catalogue than the acceptance suite's")
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
-    doctor = commands.add_parser(
-        "doctor", help="What this machine has and lacks for `--gpus auto`, and the fix"
+    _add_doctor(
+        commands.add_parser("doctor", help="What this machine has and lacks for `--gpus auto`, and the fix")
     )
-    doctor.add_argument("--project", metavar="DIR", default=".", help="Checkout whose .venv comes first")
-    doctor.add_argument("--json", action="store_true", help="Print the answer as JSON")
-    doctor.set_defaults(answer=_doctor)
     _add_compile(commands.add_parser("compile", help="Fill a folder with a project's compiled modules"))
     _add_explain(
         commands.add_parser(
@@ -63,6 +60,12 @@ def _parser() -> argparse.ArgumentParser:
         commands.add_parser("traces", help="Whether two trainers' JSON lines agree; 1 if they do not")
     )
     return parser
+
+
+def _add_doctor(doctor: argparse.ArgumentParser) -> None:
+    doctor.add_argument("--project", metavar="DIR", default=".", help="Checkout whose .venv comes first")
+    doctor.add_argument("--json", action="store_true", help="Print the answer as JSON")
+    doctor.set_defaults(answer=_doctor)
 
 
 def _add_compile(compiling: argparse.ArgumentParser) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 import time
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TextIO
@@ -106,7 +106,6 @@ def examine(places: Places) -> Facts:
     """Everything that is looked at, each once."""
     root, view, failure = _nvml()
     bus = pci.cards(root)
-    named = {pci.normalized(gpu.pci) for gpu in view.gpus}
     held, lease_problem = _leases(places.environ, [gpu.uuid for gpu in view.gpus])
     return Facts(
         driver=view.driver,
@@ -118,14 +117,12 @@ def examine(places: Places) -> Facts:
         mask=places.environ.get("CUDA_VISIBLE_DEVICES"),
         order=places.environ.get("CUDA_DEVICE_ORDER"),
         bus=tuple(card.address for card in bus),
-        unnamed=_unnamed(bus, named, view.denied),
+        unnamed=_unnamed(bus, view),
         container=pci.in_container(root),
         plugin=_plugin(places, view.cuda),
         cpu_plugin=_tool(lambda: toolchain.find_cpu_plugin(places.environ, places.site_packages)),
         gcc=_program(health.program("gcc", places.environ), "no C compiler `gcc` on PATH"),
-        iree_compile=_tool(
-            lambda: toolchain.find_iree_compile(places.environ, places.project, places.site_packages)
-        ),
+        iree_compile=_iree_compile(places),
         lake=_lake(places),
         rooms=_rooms(places.project),
         held=held,
@@ -133,10 +130,11 @@ def examine(places: Places) -> Facts:
     )
 
 
-def _unnamed(bus: Sequence[pci.PciCard], named: Collection[str], denied: int) -> tuple[str, ...]:
+def _unnamed(bus: Sequence[pci.PciCard], view: nvml.NvmlView) -> tuple[str, ...]:
     """Cards of the bus that NVML neither names nor keeps for somebody else."""
+    named = {pci.normalized(gpu.pci) for gpu in view.gpus}
     missing = tuple(card.address for card in bus if card.address not in named)
-    return missing if len(missing) > denied else ()
+    return missing if len(missing) > view.denied else ()
 
 
 def _nvml() -> tuple[Path, nvml.NvmlView, str | None]:
@@ -167,6 +165,10 @@ def _plugin(places: Places, cuda: int | None) -> Plugin:
         packages=health.packages(folder) if folder else None,
         python=_python(folder.parents[2]) if folder else "python",
     )
+
+
+def _iree_compile(places: Places) -> Tool:
+    return _tool(lambda: toolchain.find_iree_compile(places.environ, places.project, places.site_packages))
 
 
 def _built_for(path: Path) -> int | None:

@@ -86,12 +86,7 @@ def read_function(text: str) -> Function:
     reader.check_brackets()
     entry, opening = reader.entry_name(reader.only_function())
     closing = reader.closing(opening)
-    arguments = {}
-    for begin, end in reader.parts(opening + 1, closing):
-        named = REFERENCE.search(reader.bare, begin, end)
-        if named is None:
-            raise reader.refusal(begin, "an argument has no name")
-        arguments[named.group()] = reader.tensor(begin, end)
+    arguments = dict(_arguments(reader, opening, closing))
     _, after = reader.results(closing + 1)
     known = dict.fromkeys(arguments)
     operations: list[Operation] = []
@@ -108,6 +103,14 @@ def read_function(text: str) -> Function:
     if lacking := [name for name in returned if name not in known]:
         raise SignatureError(f"@{entry} returns {', '.join(lacking)}, which nothing in it makes")
     return Function(entry=entry, arguments=arguments, operations=tuple(operations), returned=returned)
+
+
+def _arguments(reader: Reader, opening: int, closing: int) -> Iterator[tuple[str, TensorType]]:
+    for begin, end in reader.parts(opening + 1, closing):
+        named = REFERENCE.search(reader.bare, begin, end)
+        if named is None:
+            raise reader.refusal(begin, "an argument has no name")
+        yield named.group(), reader.tensor(begin, end)
 
 
 def _statements(bare: str, opening: int) -> Iterator[tuple[int, int]]:

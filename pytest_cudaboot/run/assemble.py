@@ -5,14 +5,13 @@ from __future__ import annotations
 import os
 import sys
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 
-from pytest_cudaboot.errors import ToolMissingError
 from pytest_cudaboot.model import CellKey, Json, RunRecord, to_json
 from pytest_cudaboot.probes import toolchain
 from pytest_cudaboot.probes.history import History, default_folder
@@ -29,6 +28,7 @@ from pytest_cudaboot.run.iree_parts import IreeParts, find_iree, iree_conditions
 from pytest_cudaboot.run.memory import Memory
 from pytest_cudaboot.run.offers import Offers, ask, skews
 from pytest_cudaboot.run.plan import Plan
+from pytest_cudaboot.run.plugins import Plugins, find_plugins, plugin_conditions
 from pytest_cudaboot.run.prepare import Suite
 from pytest_cudaboot.run.settings import Settings
 
@@ -51,11 +51,17 @@ class RunId:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Plugin:
-    """The PJRT plugin of this run's platform, or why there is none."""
+class Found:
+    """What there is on this machine and in this checkout.
 
-    path: str | None
-    facts: Json
+    :param identity: what tells this state of the project from others.
+    """
+
+    project: Project
+    identity: Json
+    plugins: Plugins
+    iree: IreeParts
+    offers: Offers
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -68,23 +74,14 @@ class Parts:
     box: Box
     environ: Mapping[str, str]
     run: RunId
-    project: Project
-    identity: Json
-    plugin: Plugin
-    cuda_plugin: Plugin
-    iree: IreeParts
-    offers: Offers
+    found: Found
     catalog: Catalog | None
     scope: Scope
     waivers: tuple[Waiver, ...]
 
     @property
-    def platform(self) -> str:
-        return "cuda" if self.box.gpus else "cpu"
-
-    @property
     def lowerers(self) -> tuple[str, ...]:
-        return self.settings.lowerers or self.offers.names
+        return self.settings.lowerers or self.found.offers.names
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -124,20 +121,10 @@ def assemble(
 def _parts(
     config: pytest.Config, settings: Settings, suite: Suite, box: Box, environ: Mapping[str, str], run: RunId
 ) -> Parts:
-    """What there is on this machine and in this checkout, and what of the catalogue is in scope with that."""
-    project = find_project(settings.project, config.rootpath, settings.document)
-    cuda_plugin = find_cuda_plugin(project, box, environ)
-    plugin = cuda_plugin if box.gpus else find_cpu_plugin(environ)
-    platform = "cuda" if box.gpus else "cpu"
-    offers = ask(config, project.path, platform, environ)
-    offers.require(settings.lowerers)
+    """What there is, and what of the catalogue is in scope with that."""
+    found = _find(config, settings, box, environ)
+    offers = found.offers
     catalog = load_catalog(suite.catalog, offers.names) if suite.catalog else None
-    identity = describe(project, environ)
-    commit = identity["commit"] is not None
-    iree = find_iree(environ, project, toolchain.package_folders())
-    met = conditions(project, plugin, cuda_plugin, box, commit=commit)
-    met |= iree_conditions(iree, project, platform, environ) | build_conditions(environ, project)
-    met |= offers.met
     return Parts(
         config=config,
         settings=settings,
@@ -145,70 +132,38 @@ def _parts(
         box=box,
         environ=environ,
         run=run,
-        project=project,
-        plugin=plugin,
-        cuda_plugin=cuda_plugin,
-        iree=iree,
-        offers=offers,
+        found=found,
         catalog=catalog,
-        identity=identity,
-        scope=_scope(catalog, settings, met, len(box.gpus), offers),
+        scope=_scope(catalog, settings, _conditions(found, box, environ), len(box.gpus), offers),
         waivers=load_waivers(settings.waivers, offers.names) if settings.waivers else (),
     )
 
 
-def find_cpu_plugin(environ: Mapping[str, str]) -> Plugin:
-    """The PJRT plugin for the CPU; a miss is a fact of the run, not an error."""
-    return _found(lambda: toolchain.find_cpu_plugin(environ, toolchain.package_folders()))
-
-
-def find_cuda_plugin(project: Project, box: Box, environ: Mapping[str, str]) -> Plugin:
-    """The installed CUDA plugin; it need not have a card to be looked at."""
-    return _found(
-        lambda: toolchain.find_cuda_plugin(environ, project.path, toolchain.package_folders(), box.cuda)
+def _find(config: pytest.Config, settings: Settings, box: Box, environ: Mapping[str, str]) -> Found:
+    project = find_project(settings.project, config.rootpath, settings.document)
+    offers = ask(config, project.path, box.platform, environ)
+    offers.require(settings.lowerers)
+    return Found(
+        project=project,
+        identity=describe(project, environ),
+        plugins=find_plugins(project.path, box, environ),
+        iree=find_iree(environ, project, toolchain.package_folders()),
+        offers=offers,
     )
 
 
-def _found(search: Callable[[], toolchain.Found]) -> Plugin:
-    try:
-        found = search()
-    except ToolMissingError as miss:
-        return Plugin(path=None, facts={"path": None, "absence": str(miss)})
-    distribution = toolchain.distribution_of(found.path)
-    facts = {
-        "path": str(found.path),
-        "found_via": found.found_via,
-        "distribution": distribution.name if distribution else None,
-        "version": found.version,
-    }
-    return Plugin(path=str(found.path), facts=facts)
-
-
-def conditions(
-    project: Project,
-    plugin: Plugin,
-    cuda_plugin: Plugin,
-    box: Box,
-    *,
-    commit: bool,
-) -> dict[str, str | None]:
+def _conditions(found: Found, box: Box, environ: Mapping[str, str]) -> dict[str, str | None]:
     """Each condition of scope: None where it holds, else why not, in a few words."""
-    missing = _short(plugin)
-    on_cards = bool(box.gpus)
+    project = found.project
     return {
-        "gpu": None if on_cards else NO_CARD,
-        "device": missing,
-        "cuda-plugin": _short(cuda_plugin),
-        "cpu-plugin": "the run is on cards" if on_cards else missing,
-        "git": None if commit else "git knows the project as no checkout",
+        "gpu": None if box.gpus else NO_CARD,
+        **plugin_conditions(found.plugins, box),
+        "git": None if found.identity["commit"] is not None else "git knows the project as no checkout",
         **project.conditions(),
+        **iree_conditions(found.iree, project, box.platform, environ),
+        **build_conditions(environ, project),
+        **found.offers.met,
     }
-
-
-def _short(plugin: Plugin) -> str | None:
-    """Why there is no plugin, without the places that were tried."""
-    absence = plugin.facts.get("absence")
-    return str(absence).partition(";")[0] if absence else None
 
 
 def _scope(
@@ -222,18 +177,18 @@ def _scope(
 
 def _plan(parts: Parts) -> Plan:
     uuids = [gpu.uuid for gpu in parts.box.gpus]
-    catalog, project = parts.catalog, parts.project
+    catalog, found, project = parts.catalog, parts.found, parts.found.project
     return Plan(
         run=parts.run.name,
         out=str(parts.settings.out),
         workdir=str(parts.settings.out / files.WORK),
-        platform=parts.platform,
+        platform=parts.box.platform,
         gpus=parts.box.gpus,
-        plugin=parts.plugin.path,
-        plugin_facts=parts.plugin.facts,
-        cuda_plugin=parts.cuda_plugin.path,
-        iree=parts.iree,
-        offers=parts.offers,
+        plugin=found.plugins.own.path,
+        plugin_facts=found.plugins.own.facts,
+        cuda_plugin=found.plugins.cuda.path,
+        iree=found.iree,
+        offers=found.offers,
         project=str(project.path),
         nets=project.nets,
         document=str(project.document) if project.document else None,
@@ -259,7 +214,7 @@ def _record(parts: Parts) -> RunRecord:
         run=parts.run.name,
         started=parts.run.started,
         argv=tuple(str(word) for word in parts.config.invocation_params.args),
-        platform=parts.platform,
+        platform=parts.box.platform,
         gpus=parts.box.gpus,
         lowerers=parts.lowerers,
         explicit_lowerers=parts.settings.lowerers is not None,
@@ -270,7 +225,7 @@ def _record(parts: Parts) -> RunRecord:
         scope_partly=parts.scope.partly,
         unmet=parts.scope.unmet,
         simulated=parts.box.simulated,
-        project=parts.identity,
+        project=parts.found.identity,
         catalog=_catalog_facts(parts.catalog),
         box=parts.box.facts,
         toolchain=_toolchain(parts),
@@ -279,11 +234,12 @@ def _record(parts: Parts) -> RunRecord:
 
 
 def _toolchain(parts: Parts) -> Json:
-    offered = {offer.name: to_json(offer) for offer in parts.offers.lowerers}
+    found = parts.found
+    offered = {offer.name: to_json(offer) for offer in found.offers.lowerers}
     return {
-        "plugin": parts.plugin.facts,
-        "iree": {"compiler": parts.iree.compiler_facts, "runtime": parts.iree.runtime_facts},
-        "offers": {**offered, **parts.offers.conditions},
+        "plugin": found.plugins.own.facts,
+        "iree": {"compiler": found.iree.compiler_facts, "runtime": found.iree.runtime_facts},
+        "offers": {**offered, **found.offers.conditions},
         "python": sys.version.split()[0],
         "pytest": pytest.__version__,
         "environment": in_force(parts.environ),

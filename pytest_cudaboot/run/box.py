@@ -33,6 +33,11 @@ class Box:
     problem: str | None = None
     simulated: bool = False
 
+    @property
+    def platform(self) -> str:
+        """What a run of it executes on."""
+        return "cuda" if self.gpus else "cpu"
+
 
 def choose(wanted: str, environ: Mapping[str, str], root: Path = Path("/")) -> Box:
     """The box for `--gpus WANTED`.

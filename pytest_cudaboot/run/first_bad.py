@@ -82,10 +82,73 @@ class Looker:
         )
 
 
+class Inquiry:
+    """One test's looks for first bad operations, and what they add to its evidence.
+
+    :param load: has a lowerer load a cut.
+    """
+
+    def __init__(
+        self,
+        worker: Worker,
+        evidence: Evidence,
+        cell: CellKey | None,
+        open_lowerer: Callable[[str], LowererHandle],
+        load: Callable[[LowererHandle, Path], Any],
+    ) -> None:
+        self._worker, self._evidence, self._cell = worker, evidence, cell
+        self._open, self._load = open_lowerer, load
+
+    def search(self, graph: Graph, inputs: Sequence[Any], names: Sequence[str], cuts: Path) -> Json:
+        """What was found of the first of these lowerers that is off, or of all that none is."""
+        until = time.monotonic() + min(BUDGET, self._evidence.left - MARGIN)
+        looker = Looker(self._load, cuts, until=until)
+        words: list[str] = []
+        for name in names:
+            handle = self._open(name)
+            found = looker.look(handle, graph.path, inputs)
+            words.append(found.words if found.bad is not None else f"{name}: {found.words}")
+            if found.bad is not None:
+                told = {"graph": graph.entry, "found": "; ".join(words)}
+                return {**told, **found.bad.to_json(), "folder": self._write(found, graph.entry, handle)}
+        return {"graph": graph.entry, "found": "; ".join(words)}
+
+    def note(self, search: Callable[[], Json]) -> None:
+        """Add a search's answer to the test's evidence: what the search opened is not what the test is about."""
+        evidence = self._evidence
+        before, arrays = dict(evidence.notes), evidence.arrays
+        found = _whatever_happens(search, self._worker, evidence)
+        evidence.notes.clear()
+        evidence.note(**before, first_bad=found)
+        evidence.arrays = arrays
+
+    def _write(self, found: Search, entry: str, handle: LowererHandle) -> str:
+        """Write the reproducer; where it lies in the run's output."""
+        out = Path(self._worker.plan.out)
+        folder = broken_folder(out, self._cell, self._evidence.spec) / FOLDER / entry
+        _write(found, folder, handle, self._worker)
+        return str(folder.relative_to(out))
+
+
 @pytest.fixture(scope="session")
 def _searches() -> list[str]:
     """The entries that this worker has looked at."""
     return []
+
+
+@pytest.fixture
+def _load_cut(
+    request: pytest.FixtureRequest, evidence: Evidence, tmp_path: Path
+) -> Callable[[LowererHandle, Path], Any]:
+    """A function that has a lowerer load a graph, whose module is kept for this test alone."""
+
+    def load(handle: LowererHandle, path: Path) -> Any:
+        if handle.name != "iree":
+            return handle.open_session(path)
+        modules = request.getfixturevalue("modules").elsewhere(tmp_path / "modules")
+        return handle.open_session(modules.of(path, budget=evidence.left).path, source=path)
+
+    return load
 
 
 @pytest.fixture
@@ -95,37 +158,14 @@ def look_closer(
     evidence: Evidence,
     tmp_path: Path,
     _cudaboot_cell: CellKey | None,
+    _load_cut: Callable[[LowererHandle, Path], Any],
     _searches: list[str],
 ) -> Callable[[Graph, Sequence[Any], Sequence[str]], AbstractContextManager[None]]:
     """A context manager for a comparison: where it fails, the first bad operation is looked for, and noted.
 
     It takes the graph, its inputs, and the names of the lowerers that may be off.
     """
-    worker: Worker = request.config.stash[WORKER]
-
-    def load(handle: LowererHandle, path: Path) -> Any:
-        if handle.name != "iree":
-            return handle.open_session(path)
-        modules = request.getfixturevalue("modules").elsewhere(tmp_path / "modules")
-        return handle.open_session(modules.of(path, budget=evidence.left).path, source=path)
-
-    def search(graph: Graph, inputs: Sequence[Any], names: Sequence[str]) -> Json:
-        until = time.monotonic() + min(BUDGET, evidence.left - MARGIN)
-        looker = Looker(load, tmp_path / "cuts", until=until)
-        words: list[str] = []
-        for name in names:
-            handle = open_lowerer(name)
-            found = looker.look(handle, graph.path, inputs)
-            words.append(found.words if found.bad is not None else f"{name}: {found.words}")
-            told = {"graph": graph.entry, "found": "; ".join(words)}
-            if found.bad is not None:
-                folder = (
-                    broken_folder(Path(worker.plan.out), _cudaboot_cell, evidence.spec) / FOLDER / graph.entry
-                )
-                _write(found, folder, handle, worker)
-                place = {"folder": str(folder.relative_to(worker.plan.out))}
-                return {**told, **found.bad.to_json(), **place}
-        return {"graph": graph.entry, "found": "; ".join(words)}
+    inquiry = Inquiry(request.config.stash[WORKER], evidence, _cudaboot_cell, open_lowerer, _load_cut)
 
     @contextmanager
     def looking(graph: Graph, inputs: Sequence[Any], names: Sequence[str]) -> Iterator[None]:
@@ -134,12 +174,7 @@ def look_closer(
         except NumericError:
             if len(_searches) < SEARCHES:
                 _searches.append(graph.entry)
-                before, arrays = dict(evidence.notes), evidence.arrays
-                found = _whatever_happens(lambda: search(graph, inputs, names), worker, evidence)
-                # What the search opened is not what the test is about.
-                evidence.notes.clear()
-                evidence.note(**before, first_bad=found)
-                evidence.arrays = arrays
+                inquiry.note(lambda: inquiry.search(graph, inputs, names, tmp_path / "cuts"))
             raise
 
     return looking

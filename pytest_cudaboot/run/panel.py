@@ -36,15 +36,30 @@ def panel_of(controller: Controller, collection: Collection) -> Opinions:
         results=controller.results.done,
         waived=controller.waived,
     )
-    return Opinions(asked, _watchers(controller), folder=Path(controller.plan.workdir))
+    return Opinions(asked, _Followers(controller).watchers(), folder=Path(controller.plan.workdir))
 
 
-def _watchers(controller: Controller) -> Watchers:
-    def add(attempt: AttemptRecord) -> None:
-        controller.ledger.add(attempt)
-        controller.say(f"cudaboot: {_told(attempt)}")
+class _Followers:
+    """Whoever follows a run, each told of its second opinions in its own words."""
 
-    def begun(worker: str, question: Question) -> None:
+    def __init__(self, controller: Controller) -> None:
+        self._controller = controller
+
+    def watchers(self) -> Watchers:
+        return Watchers(
+            add=self._add,
+            begun=self._begun,
+            ended=self._ended,
+            hung=self._hung,
+            problem=lambda words: self._controller.problem_found(Ruling.ENVIRONMENT, words),
+        )
+
+    def _add(self, attempt: AttemptRecord) -> None:
+        self._controller.ledger.add(attempt)
+        self._controller.say(f"cudaboot: {_told(attempt)}")
+
+    def _begun(self, worker: str, question: Question) -> None:
+        controller = self._controller
         controller.heartbeat.begin(question.nodeid)
         controller.monitors.begin(question.nodeid)
         if controller.hardware is not None:
@@ -52,23 +67,17 @@ def _watchers(controller: Controller) -> Watchers:
         if controller.watchdog is not None:
             controller.watchdog.again(worker, question.nodeid)
 
-    def ended(worker: str, attempt: AttemptRecord) -> AttemptRecord:
+    def _ended(self, worker: str, attempt: AttemptRecord) -> AttemptRecord:
+        controller = self._controller
         controller.heartbeat.end(attempt.nodeid)
         if controller.watchdog is not None:
             controller.watchdog.ended(worker)
         seen = controller.monitors.ended(attempt)
         return controller.hardware.ended(seen) if controller.hardware is not None else seen
 
-    def hung(worker: str) -> str | None:
-        return controller.watchdog.hung(worker) if controller.watchdog is not None else None
-
-    return Watchers(
-        add=add,
-        begun=begun,
-        ended=ended,
-        hung=hung,
-        problem=lambda words: controller.problem_found(Ruling.ENVIRONMENT, words),
-    )
+    def _hung(self, worker: str) -> str | None:
+        watchdog = self._controller.watchdog
+        return watchdog.hung(worker) if watchdog is not None else None
 
 
 def _told(attempt: AttemptRecord) -> str:
