@@ -103,7 +103,7 @@ def _load() -> str:
     return "load average " + " ".join(f"{number:.2f}" for number in os.getloadavg())
 
 
-def main() -> None:
+def _parsed() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description="Makespans against what is possible")
     parser.add_argument("--seeds", type=int, default=20, help="Instances of each kind")
     parser.add_argument("--cards", type=int, nargs="*", default=[4, 8, 64], help="Sizes of the box")
@@ -116,7 +116,10 @@ def main() -> None:
     parser.add_argument(
         "--real", type=int, default=0, metavar="N", help="Real runs of each set on simulated cards"
     )
-    asked = parser.parse_args()
+    return parser.parse_args()
+
+
+def main(asked: argparse.Namespace) -> None:
     print(f"{os.cpu_count()} processors, {_load()}")
     print(
         "family    durations cards seeds  over the bound  beyond 1.05  over what is proved  plan         decision"
@@ -135,4 +138,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    main(_parsed())

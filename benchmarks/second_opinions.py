@@ -67,24 +67,7 @@ class Run:
 
 
 def main(gpus: str, only: str | None, out: Path, words: Sequence[str]) -> int:
-    chosen = [] if only is None else ["-k", FILES[only].removesuffix(".py")]
-    argv = [
-        sys.executable,
-        "-m",
-        "pytest",
-        "--gpus",
-        gpus,
-        "--cudaboot-out",
-        str(out),
-        "-p",
-        "no:cacheprovider",
-    ]
-    began = time.monotonic()
-    subprocess.run(
-        [*argv, *words, *chosen, *(str(SUITE / name) for name in FILES.values())], cwd=ROOT, check=False
-    )
-    run = Run(out, json.loads((out / "verdict.json").read_text()))
-    print(f"\nthe run took {time.monotonic() - began:.0f} s, on {run.cards} cards")
+    run = run_suite(gpus, only, out, words)
     for uuid, missing in run.verdict["box"].get("unobservable", {}).items():
         print(f"{uuid} does not answer: {', '.join(missing)}")
     looks = [
@@ -95,15 +78,32 @@ def main(gpus: str, only: str | None, out: Path, words: Sequence[str]) -> int:
         place_of(run),
         again(run),
     ]
-    failed = 0
-    for what, seen, wanted in (said for look in looks for said in look):
-        failed += seen != wanted
-        print(
-            f"{'well' if seen == wanted else 'NOT '}  {what}: {seen}"
-            + ("" if seen == wanted else f", not {wanted}")
-        )
+    failed = sum(not told(*said) for look in looks for said in look)
     print(f"{failed} things do not hold" if failed else "all of it holds")
     return 1 if failed else 0
+
+
+def run_suite(gpus: str, only: str | None, out: Path, words: Sequence[str]) -> Run:
+    """Run what fails on purpose.
+
+    :param words: more of them for pytest.
+    """
+    argv = [sys.executable, "-m", "pytest", "--gpus", gpus, "--cudaboot-out", str(out)]
+    argv += ["-p", "no:cacheprovider", *words]
+    argv += [] if only is None else ["-k", FILES[only].removesuffix(".py")]
+    argv += [str(SUITE / name) for name in FILES.values()]
+    began = time.monotonic()
+    subprocess.run(argv, cwd=ROOT, check=False)
+    run = Run(out, json.loads((out / "verdict.json").read_text()))
+    print(f"\nthe run took {time.monotonic() - began:.0f} s, on {run.cards} cards")
+    return run
+
+
+def told(what: str, seen: object, wanted: object) -> bool:
+    """Print whether something is as it must be."""
+    well = seen == wanted
+    print(f"well  {what}: {seen}" if well else f"NOT   {what}: {seen}, not {wanted}")
+    return well
 
 
 def specs_of(run: Run, gpus: str, only: str | None) -> Iterator[Said]:
@@ -245,6 +245,6 @@ def _parsed() -> tuple[argparse.Namespace, list[str]]:
 
 
 if __name__ == "__main__":
-    told, rest = _parsed()
+    asked, rest = _parsed()
     with tempfile.TemporaryDirectory(prefix="opinions-") as kept:
-        sys.exit(main(told.gpus, told.only, told.out.resolve() if told.out else Path(kept, "out"), rest))
+        sys.exit(main(asked.gpus, asked.only, asked.out.resolve() if asked.out else Path(kept, "out"), rest))

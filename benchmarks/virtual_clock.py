@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from pytest_cudaboot.rules.dispatch import Dispatcher, expected_end
+from pytest_cudaboot.rules.dispatch import Dispatcher, Move, expected_end
 from pytest_cudaboot.rules.timetable import NOTHING, SWITCH, Job, Lane
 
 
@@ -38,6 +38,54 @@ class Played:
     lanes: dict[int, tuple[str, ...]]
 
 
+class _Run:
+    """A run that is under way, at a moment `now`.
+
+    :param told: the jobs with the durations that the policy is told.
+    """
+
+    def __init__(self, jobs: Sequence[Job], lanes: Sequence[Lane], told: Sequence[Job]) -> None:
+        self._jobs, self._lanes, self._told = jobs, lanes, told
+        self._warm: dict[str, str | None] = {lane.name: lane.warm for lane in lanes}
+        self.waiting = set(range(len(jobs)))
+        self.under_way: dict[int, Busy] = {}
+        self.now = 0.0
+        self.begins: dict[int, float] = {}
+        self.taken: dict[int, tuple[str, ...]] = {}
+        self.switches = 0
+
+    def until(self) -> dict[int, float]:
+        """When the policy has to expect the end of each job that is under way."""
+        return {
+            index: expected_end(busy.began, self._told[index].seconds + busy.switch, self.now)
+            for index, busy in self.under_way.items()
+        }
+
+    def lanes(self, until: Mapping[int, float]) -> list[Lane]:
+        """As the policy sees them."""
+        free = {name: until[busy.job] for busy in self.under_way.values() for name in busy.lanes}
+        return [
+            replace(lane, free=free.get(lane.name, self.now), warm=self._warm[lane.name])
+            for lane in self._lanes
+        ]
+
+    def begin(self, move: Move) -> None:
+        job = self._jobs[move.job]
+        cost, switched = _switch(job, [self._warm[name] for name in move.lanes])
+        self.switches += switched
+        self.under_way[move.job] = Busy(move.job, self.now, cost, self.now + job.seconds + cost, move.lanes)
+        self.waiting.discard(move.job)
+        self.begins[move.job], self.taken[move.job] = self.now, move.lanes
+        if job.warm is not None:
+            self._warm.update(dict.fromkeys(move.lanes, job.warm if job.cards == 1 else NOTHING))
+
+    def go_on(self) -> None:
+        """To the moment when the next job ends."""
+        self.now = min(busy.ends for busy in self.under_way.values())
+        for index in [index for index, busy in self.under_way.items() if busy.ends <= self.now]:
+            del self.under_way[index]
+
+
 def play(jobs: Sequence[Job], lanes: Sequence[Lane], believed: Sequence[Job] | None = None) -> Played:
     """Run jobs to the end.
 
@@ -47,40 +95,23 @@ def play(jobs: Sequence[Job], lanes: Sequence[Lane], believed: Sequence[Job] | N
     began = time.process_time()
     dispatcher = Dispatcher(told, lanes)
     planning, deciding = time.process_time() - began, 0.0
-    waiting, under_way, now = set(range(len(jobs))), dict[int, Busy](), 0.0
-    warm: dict[str, str | None] = {lane.name: lane.warm for lane in lanes}
-    begins: dict[int, float] = {}
-    taken: dict[int, tuple[str, ...]] = {}
-    switches = 0
-    while waiting or under_way:
-        until = {
-            index: expected_end(busy.began, told[index].seconds + busy.switch, now)
-            for index, busy in under_way.items()
-        }
-        free = {name: until[busy.job] for busy in under_way.values() for name in busy.lanes}
-        state = [replace(lane, free=free.get(lane.name, now), warm=warm[lane.name]) for lane in lanes]
+    run = _Run(jobs, lanes, told)
+    while run.waiting or run.under_way:
+        until = run.until()
+        state = run.lanes(until)
         began = time.process_time()
-        moves = dispatcher.moves(state, waiting=waiting, until=until, now=now)
+        moves = dispatcher.moves(state, waiting=run.waiting, until=until, now=run.now)
         deciding = max(deciding, time.process_time() - began)
         for move in moves:
-            job = jobs[move.job]
-            cost, switched = _switch(job, [warm[name] for name in move.lanes])
-            switches += switched
-            under_way[move.job] = Busy(move.job, now, cost, now + job.seconds + cost, move.lanes)
-            waiting.discard(move.job)
-            begins[move.job], taken[move.job] = now, move.lanes
-            if job.warm is not None:
-                warm.update(dict.fromkeys(move.lanes, job.warm if job.cards == 1 else NOTHING))
-        now = min(busy.ends for busy in under_way.values())
-        for index in [index for index, busy in under_way.items() if busy.ends <= now]:
-            del under_way[index]
+            run.begin(move)
+        run.go_on()
     return Played(
-        makespan=now,
-        switches=switches,
+        makespan=run.now,
+        switches=run.switches,
         planning=planning,
         deciding=deciding,
-        begins=begins,
-        lanes=taken,
+        begins=run.begins,
+        lanes=run.taken,
     )
 
 

@@ -54,6 +54,31 @@ def encoded(buffer: array[float]) -> str:
     return base64.b64encode(buffer).decode()
 
 
+def _given(op: Json, data: list[Any]) -> list[Any]:
+    """The arguments of a verb that say what goes in."""
+    inputs, lie = op["inputs"], op.get("lie", {})
+    dims = [d for i in inputs for d in i["dims"]]
+    ranks = lie.get("ranks", [len(i["dims"]) for i in inputs])
+    return [
+        lie.get("n_inputs", len(inputs)),
+        (ctypes.c_int32 * max(1, len(ranks)))(*ranks),
+        (ctypes.c_int64 * max(1, len(dims)))(*dims),
+        None if lie.get("no_inputs") else pointers(data),
+    ]
+
+
+def _wanted(op: Json, outputs: list[Any]) -> list[Any]:
+    """Those that say what comes out, and where to."""
+    lie = op.get("lie", {})
+    totals = lie.get("totals", op["totals"])
+    shown = [None if i in op.get("skip", []) else output for i, output in enumerate(outputs)]
+    return [
+        lie.get("n_outputs", len(outputs)),
+        (ctypes.c_int64 * max(1, len(totals)))(*totals),
+        None if lie.get("no_outputs") else pointers(shown),
+    ]
+
+
 class Driver:
     """The sessions of one child, by number."""
 
@@ -81,26 +106,9 @@ class Driver:
         bytes in base64, as the outputs are with `raw` in the operation: numbers in JSON take seconds if they are many.
         `skip` are outputs that go as NULL. With `scribble` the inputs are spoilt when the call is back.
         """
-        inputs = op["inputs"]
-        lie = op.get("lie", {})
-        dims = [d for i in inputs for d in i["dims"]]
-        data = [self._data(i) for i in inputs]
-        outputs = [unset(total) for total in op["totals"]]
-        totals = lie.get("totals", op["totals"])
-        ranks = lie.get("ranks", [len(i["dims"]) for i in inputs])
-        middle = [
-            lie.get("n_inputs", len(inputs)),
-            (ctypes.c_int32 * max(1, len(ranks)))(*ranks),
-            (ctypes.c_int64 * max(1, len(dims)))(*dims),
-            None if lie.get("no_inputs") else pointers(data),
-        ]
-        shown = [None if i in op.get("skip", []) else output for i, output in enumerate(outputs)]
-        tail = [
-            lie.get("n_outputs", len(outputs)),
-            (ctypes.c_int64 * max(1, len(totals)))(*totals),
-            None if lie.get("no_outputs") else pointers(shown),
-        ]
-        code, said = self._call(op, middle, tail), encoded if op.get("raw") else list
+        data, outputs = [self._data(i) for i in op["inputs"]], [unset(total) for total in op["totals"]]
+        code = self._call(op, _given(op, data), _wanted(op, outputs))
+        said = encoded if op.get("raw") else list
         answer: Json = {"code": code, "outputs": [said(o) for o in outputs]}
         if op.get("keep"):
             answer["inputs"] = [list(d) for d in data if d is not None]
