@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 import pytest
 
 from pytest_cudaboot.device.client import DeviceProcess
 from pytest_cudaboot.errors import SignatureError
-from pytest_cudaboot.lowerers.base import LowererConfig
+from pytest_cudaboot.lowerers.base import Array, LowererConfig
 from pytest_cudaboot.lowerers.modules import Modules, name_of
 from pytest_cudaboot.model import to_json
 from pytest_cudaboot.probes.compiler import Compiler
@@ -23,7 +23,7 @@ from pytest_cudaboot.rules.targets import read_ptx
 from pytest_cudaboot.rules.tolerances import load_tolerances
 from pytest_cudaboot.run.evidence import Evidence
 from pytest_cudaboot.run.handles import LowererHandle, SessionHandle
-from pytest_cudaboot.run.nets import Net
+from pytest_cudaboot.run.nets import Graph, Net
 
 from .nets import plainest_net
 
@@ -91,14 +91,9 @@ def test_a_cpu_alone_computes_the_same_net(
         env=env,
     )
     inputs, module = graph.inputs(SEED), modules.of(graph.path).path
-    config = to_json(LowererConfig(name="iree", platform="cpu"))
 
     with DeviceProcess(env=env, log_path=tmp_path / "device.log") as process:
-        process.call("open", budget=evidence.left, config=config)
-        opened = process.call("session_open", budget=evidence.left, path=str(module), source=str(graph.path))
-        made = process.call(
-            "invoke", budget=evidence.left, session=opened["session"], fn=graph.entry, arrays=inputs
-        )
+        made = made_on_the_cpu(process, module, graph, inputs, evidence)
 
     compared = compare(
         made,
@@ -109,6 +104,19 @@ def test_a_cpu_alone_computes_the_same_net(
     )
     measure(median_error=compared.median, p90_error=compared.p90, target=str(modules.target))
     compared.require()
+
+
+def made_on_the_cpu(
+    process: DeviceProcess, module: Path, graph: Graph, inputs: Sequence[Array], evidence: Evidence
+) -> list[Array]:
+    """A graph's outputs, from IREE in a process of its own."""
+    config = to_json(LowererConfig(name="iree", platform="cpu"))
+    process.call("open", budget=evidence.left, config=config)
+    opened = process.call("session_open", budget=evidence.left, path=str(module), source=str(graph.path))
+    made: list[Array] = process.call(
+        "invoke", budget=evidence.left, session=opened["session"], fn=graph.entry, arrays=inputs
+    )
+    return made
 
 
 # > IREE generates every kernel itself

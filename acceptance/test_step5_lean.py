@@ -94,6 +94,13 @@ def assert_learns(log: str, evidence: Evidence) -> None:
     assert log_faults(log) == []
 
 
+def make_ready(root: Path, data: Path) -> None:
+    """The data where a trainer looks for it, and no checkpoint of an earlier run in this copy, which it would resume."""
+    linked(data, root / "data")
+    for left in root.glob(".lake/build/*_ckpt*"):
+        left.unlink()
+
+
 @pytest.fixture
 def train_a_while(
     run: Runner,
@@ -111,9 +118,7 @@ def train_a_while(
         program, output = built(trainers[0]), tmp_path / "trainer.log"
         if lowerer == "iree":
             shutil.copy2(request.getfixturevalue("iree_shim"), sandbox.root / "ffi" / IREE_SHIM)
-        linked(project.data, sandbox.root / "data")
-        for left in sandbox.root.glob(".lake/build/*_ckpt*"):
-            left.unlink()  # of an earlier run in this copy; it would be resumed
+        make_ready(sandbox.root, project.data)
         plugin = request.getfixturevalue("pjrt_plugin") if lowerer == "xla" else None
         env = {
             "LEAN_MLIR_LOWERER": lowerer,
