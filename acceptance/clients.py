@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -21,6 +21,7 @@ from .nets import plainest_net
 FRACTION = "LEAN_MLIR_MEM_FRACTION"
 RAISED = 0.97
 SEED = 31
+CONTEXT = 64 << 20  # bytes: less than any process takes on a card, more than a card's own bookkeeping
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +76,14 @@ class Client:
     def grown(self) -> int | None:
         """Bytes by which the use of the card has grown since before the client was made, if that can be known."""
         return nvml.grown_since(self.then)[self.gpu.uuid] if self.gpu else None
+
+
+def touched(grown: Mapping[str, int | None]) -> list[str]:
+    """The cards that a process has come to since, as far as NVML says.
+
+    :param grown: bytes by which the use of each card has grown.
+    """
+    return [uuid for uuid, more in grown.items() if more is not None and more > CONTEXT]
 
 
 @pytest.fixture

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,9 +18,9 @@ from pytest_cudaboot.run.evidence import Evidence
 from pytest_cudaboot.run.handles import LowererHandle, SessionHandle
 from pytest_cudaboot.run.worker import WORKER
 
+from .clients import touched
 from .nets import plainest_net
 
-CONTEXT = 64 << 20  # bytes: less than any context, more than a card's own bookkeeping
 SEED = 35
 
 
@@ -41,11 +41,6 @@ class Seen:
     def grown(self) -> dict[str, int | None]:
         """Bytes by which the use of each card has grown since."""
         return nvml.grown_since(self.before)
-
-
-def touched(grown: Mapping[str, int | None]) -> list[str]:
-    """The cards on which a context was made, as far as NVML says."""
-    return [uuid for uuid, more in grown.items() if more is not None and more > CONTEXT]
 
 
 @pytest.fixture
