@@ -21,7 +21,7 @@ PARTS = (
         "pjrt_client.c",
     ),
     *("pjrt_guard.c", "pjrt_invoke.c", "pjrt_keep.c", "pjrt_move.c", "pjrt_plugin.c", "pjrt_session.c"),
-    *("pjrt_settings.c", "pjrt_table.h", "signature.c", "signature.h"),
+    *("pjrt_settings.c", "pjrt_table.h", "pjrt_values.h", "signature.c", "signature.h"),
 )
 LINE = "cc -fPIC -O1 -std=gnu11 -shared -Iffi ffi/bridge.c -ldl -o ffi/libpjrt_ffi.so"
 PRINTED = LINE.replace("-Iffi ", "-Iffi \\\n    ")
