@@ -12,11 +12,13 @@ def add_options(parser: pytest.Parser) -> None:
         "--gpus",
         metavar="SEL",
         default=None,
-        help="Cards to run on: all, auto, none, or a list of index or UUID; without it the plugin is inert",
+        help="Cards to run on: all, auto, none, or a list of indexes, ranges, UUIDs, PCI ids; without it the plugin is inert",
     )
     _add(parser, group, "project", "DIR", "Checkout under test; `reference` names the built-in one")
     _add(parser, group, "catalog", "FILE", "Another catalogue than the one beside the suite")
-    _add(parser, group, "lowerers", "LIST", "Lowerers in scope, of xla and iree (default: both)")
+    _add(
+        parser, group, "lowerers", "LIST", "Lowerers in scope, such as xla,iree (default: all that there are)"
+    )
     _add(parser, group, "tracks", "LIST", "Tracks that decide (default: toolchain,box)")
     _add(parser, group, "require", "LIST", "Conditions that must be in scope, such as gpu or net")
     _add(parser, group, "waive", "FILE", "Waivers (default: cudaboot-waivers.toml if present)")
