@@ -11,15 +11,10 @@ from pathlib import Path
 
 from pytest_cudaboot.errors import UsageError
 from pytest_cudaboot.model import Json
+from pytest_cudaboot.report.folder import LEDGER, LOCK, LOG_PATTERNS, LOGS, VERDICT, WORK
 from pytest_cudaboot.report.forensics import clear
 from pytest_cudaboot.rules.verdict import EXIT_USAGE, running, usage
 
-VERDICT = "verdict.json"
-LEDGER = "ledger.jsonl"
-LOGS = "logs"
-LOG_PATTERNS = ("device-*.log", "inputs-*.npz")
-WORK = ".work"
-LOCK = ".lock"
 NEVER_BEGAN = "the run ended before its session began; what it printed says why"
 
 

@@ -5,9 +5,6 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from packaging.requirements import InvalidRequirement, Requirement
-from packaging.version import InvalidVersion, Version
-
 from pytest_cudaboot.errors import PinnedVersionError, SkewError
 
 PACKAGE = "iree-base-compiler"
@@ -59,6 +56,10 @@ def require_pinned(version: str, pin: str) -> None:
 
     :raises PinnedVersionError: it does not satisfy the pin, or one of the two is not written as PEP 440 has it.
     """
+    # Most processes of a run hold no version against a pin.
+    from packaging.requirements import InvalidRequirement, Requirement
+    from packaging.version import InvalidVersion, Version
+
     try:
         wanted, have = Requirement(pin), Version(version)
     except (InvalidRequirement, InvalidVersion) as error:

@@ -16,7 +16,7 @@ from pytest_cudaboot.model import CellKey, Json, RunRecord, to_json
 from pytest_cudaboot.probes import toolchain
 from pytest_cudaboot.probes.history import History, default_folder
 from pytest_cudaboot.project import Project, describe, find_project, sha256
-from pytest_cudaboot.report import files
+from pytest_cudaboot.report.folder import WORK
 from pytest_cudaboot.rules.catalog import Catalog, load_catalog
 from pytest_cudaboot.rules.hardware import POLICY
 from pytest_cudaboot.rules.scope import Scope, decide_scope, plan
@@ -181,7 +181,7 @@ def _plan(parts: Parts) -> Plan:
     return Plan(
         run=parts.run.name,
         out=str(parts.settings.out),
-        workdir=str(parts.settings.out / files.WORK),
+        workdir=str(parts.settings.out / WORK),
         platform=parts.box.platform,
         gpus=parts.box.gpus,
         plugin=found.plugins.own.path,
@@ -192,6 +192,7 @@ def _plan(parts: Parts) -> Plan:
         project=str(project.path),
         nets=project.nets,
         document=str(project.document) if project.document else None,
+        build_line=project.build_line,
         catalog=str(parts.suite.catalog) if parts.suite.catalog else None,
         cells=plan(catalog, parts.scope, lowerers=parts.lowerers, gpus=uuids) if catalog else (),
         partial=_partial(parts),

@@ -21,7 +21,8 @@ from pytest_cudaboot.model import (
 )
 from pytest_cudaboot.probes.history import History
 from pytest_cudaboot.report import terminal
-from pytest_cudaboot.report.files import LEDGER, Claim
+from pytest_cudaboot.report.files import Claim
+from pytest_cudaboot.report.folder import LEDGER
 from pytest_cudaboot.run.assemble import Assembly
 from pytest_cudaboot.run.board import CellBoard
 from pytest_cudaboot.run.budgets import DEFAULT, Budgets

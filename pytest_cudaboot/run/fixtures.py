@@ -167,7 +167,7 @@ def pjrt_shim(project: Project, _worker: Worker) -> Path:
     """The XLA shim, built from the project's sources by the documented line into a private folder."""
     from pytest_cudaboot.lowerers.build import build_shim
 
-    line = project.build_line
+    line = _worker.plan.build_line
     if line is None:
         pytest.skip(f"no shim: {project.conditions()['shim']}")
     return build_shim(project.path, builds(), env=_worker.environ, line=line.words)

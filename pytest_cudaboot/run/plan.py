@@ -9,7 +9,8 @@ from pathlib import Path
 
 from pytest_cudaboot.hookspecs import LowererOffer
 from pytest_cudaboot.model import CellKey, Gpu, Json, to_json
-from pytest_cudaboot.report.files import LOGS
+from pytest_cudaboot.report.folder import LOGS
+from pytest_cudaboot.rules.build_line import BuildLine
 from pytest_cudaboot.run.iree_parts import IreeParts
 from pytest_cudaboot.run.offers import Offers
 
@@ -26,6 +27,7 @@ class Plan:
     :param cuda_plugin: path of the installed CUDA plugin, whatever the platform, or null.
     :param iree: what there is of the second lowerer.
     :param offers: what other packages add.
+    :param build_line: the one that builds the XLA shim, or null; a worker reads no document to learn it.
     :param catalog: path of the catalogue, or null for a user's own tests.
     :param cells: the planned cells, in document order.
     :param partial: why tests may be missing that were never collected, or null: then the whole suite was asked for.
@@ -49,6 +51,7 @@ class Plan:
     cells: tuple[CellKey, ...]
     partial: str | None
     controller: int
+    build_line: BuildLine | None = None
     remembered: Mapping[str, float] = field(default_factory=dict)
     offers: Offers = field(default_factory=Offers)
 
@@ -64,6 +67,10 @@ class Plan:
         data["cells"] = tuple(CellKey(**cell) for cell in data["cells"])
         data["iree"] = IreeParts(**data["iree"])
         data["nets"] = tuple(data["nets"])
+        line = data["build_line"]
+        data["build_line"] = (
+            BuildLine(words=tuple(line["words"]), found_via=line["found_via"]) if line else None
+        )
         lowerers = tuple(LowererOffer(**offer) for offer in data["offers"]["lowerers"])
         data["offers"] = Offers(lowerers=lowerers, conditions=data["offers"]["conditions"])
         return cls(**{field.name: data[field.name] for field in fields(cls)})

@@ -37,6 +37,15 @@ class Suite:
     complete: bool
 
 
+def suite_of(config: pytest.Config, named: Path | None) -> Suite:
+    """The suite that this run's command line means.
+
+    :param named: the catalogue that was asked for, or null.
+    """
+    positional = config.known_args_namespace.file_or_dir
+    return find_suite(positional, config.invocation_params.dir, config.rootpath, named)
+
+
 def find_suite(positional: Sequence[str], base: Path, root: Path, named: Path | None) -> Suite:
     """The suite that the positional arguments mean; none of them means the acceptance suite.
 

@@ -10,7 +10,7 @@ import pytest
 from pytest_cudaboot.device import client  # noqa: F401 - the import is the point
 from pytest_cudaboot.lowerers import build  # noqa: F401 - the import is the point
 from pytest_cudaboot.probes.nvml import NvmlView
-from pytest_cudaboot.run import fixtures, inprocess, scheduler, startup  # noqa: F401 - the import is the point
+from pytest_cudaboot.run import deciding, inprocess, joining, scheduler  # noqa: F401 - the import is the point
 from tests.run.gate import ROOT, Gate
 
 PINNED = ("CUDA_VISIBLE_DEVICES", "CUDABOOT_LANE", "CUDABOOT_RUN", "OPENBLAS_NUM_THREADS")

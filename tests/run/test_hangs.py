@@ -10,7 +10,7 @@ from tests.run.gate import HELD, Gate, catalog_of
 
 # Budgets are in the catalogue; everything else is made short, so that nobody waits for what is certain.
 SHORT = """
-from pytest_cudaboot.run import budgets, startup, watchdog
+from pytest_cudaboot.run import budgets, deciding, watchdog
 watchdog.TICK, watchdog.GRACE, watchdog.KILL_SECONDS = 0.1, 0.4, 0.5
 """
 HANGING = (
@@ -75,7 +75,7 @@ def test_a_collection_that_hangs_ends_the_run(gate: Gate) -> None:
 def test_an_end_that_hangs_is_no_accept(gate: Gate) -> None:
     """The finalizer of a session's fixture, after all tests have ended."""
     fixture = "@pytest.fixture(scope='session')\ndef slow():\n    yield\n    __import__('time').sleep(300)\n"
-    short(gate, "startup.FIXTURES = 2").suite(
+    short(gate, "deciding.FIXTURES = 2").suite(
         "import pytest\n" + fixture + HELD.replace("measure,", "slow, measure,")
     )
     gate.away()
