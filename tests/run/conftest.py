@@ -11,7 +11,7 @@ from pytest_cudaboot.device import client  # noqa: F401 - the import is the poin
 from pytest_cudaboot.lowerers import build  # noqa: F401 - the import is the point
 from pytest_cudaboot.probes.nvml import NvmlView
 from pytest_cudaboot.run import deciding, inprocess, joining, scheduler  # noqa: F401 - the import is the point
-from tests.run.gate import ROOT, Gate
+from tests.run.gate import PATH, Gate
 
 PINNED = ("CUDA_VISIBLE_DEVICES", "CUDABOOT_LANE", "CUDABOOT_RUN", "OPENBLAS_NUM_THREADS")
 
@@ -25,11 +25,18 @@ def gate(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> Gate:
         # A run without workers pins its own process, so that what was there before has to be put back.
         monkeypatch.setenv(name, "")
         monkeypatch.delenv(name)
-    monkeypatch.setenv("PYTHONPATH", str(ROOT))
+    monkeypatch.setenv("PYTHONPATH", PATH)
+    monkeypatch.setenv("GATE_PROCESSORS", "1")
     # Two runs of these tests on one machine have the same cards, and must not wait for each other.
     monkeypatch.setenv("CUDABOOT_LEASE_DIR", str(pytester.path / "leases"))
     monkeypatch.setenv("CUDABOOT_HISTORY", str(pytester.path / "history"))
     return Gate(pytester)
+
+
+@pytest.fixture
+def two_workers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A machine of two processors, for what one worker alone does not show."""
+    monkeypatch.setenv("GATE_PROCESSORS", "2")
 
 
 @pytest.fixture

@@ -19,6 +19,7 @@ from pytest_cudaboot.rules.verdict import judge
 
 Json = dict[str, Any]
 ROOT = Path(pytest_cudaboot.__file__).parents[1]
+PATH = f"{ROOT / 'tests/run/machine'}:{ROOT}"  # the machine's processors are then `GATE_PROCESSORS`
 SCHEMA = json.loads((ROOT / "pytest_cudaboot/schema/verdict.schema.json").read_text())
 VALIDATOR = jsonschema.Draft202012Validator(SCHEMA)
 HELD = """

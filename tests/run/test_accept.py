@@ -64,6 +64,7 @@ when = ["gpu"]
 """
 
 
+@pytest.mark.usefixtures("two_workers")
 def test_everything_holds_with_workers(gate: Gate) -> None:
     result = gate.suite(REAL, CATALOG).away("-v", "--cudaboot-lowerers", "xla")
 

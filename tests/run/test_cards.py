@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.run.gate import ROOT, Gate
+from tests.run.gate import PATH, Gate
 
 A = "GPU-aaaaaaaa-0000-0000-0000-000000000001"
 B = "GPU-bbbbbbbb-0000-0000-0000-000000000002"
@@ -81,7 +81,7 @@ def box(gate: Gate, monkeypatch: pytest.MonkeyPatch) -> Gate:
         subprocess.run(["/usr/bin/env", *line.split()], check=True)
     monkeypatch.setenv("LD_LIBRARY_PATH", str(gate.path))
     monkeypatch.setenv("PJRT_PLUGIN", str(gate.path / "plugin.so"))
-    monkeypatch.setenv("PYTHONPATH", f"{gate.path}:{ROOT}")
+    monkeypatch.setenv("PYTHONPATH", f"{gate.path}:{PATH}")
     return gate.suite(TESTS, CATALOG)
 
 

@@ -6,6 +6,8 @@ import signal
 import xml.etree.ElementTree as ET
 from pathlib import Path
 
+import pytest
+
 from tests.run.gate import HELD, RUN_LINEAR, Gate, catalog_of
 
 DYING = (
@@ -30,6 +32,7 @@ def test_after(measure):
 SPECS = ("b.exits", "b.killed", "b.faults", "b.needs", "b.after")
 
 
+@pytest.mark.usefixtures("two_workers")
 def test_a_worker_that_dies_takes_its_own_cell_only(gate: Gate) -> None:
     gate.suite(DYING, catalog_of(*SPECS, b_needs=["b.exits"]))
     result = gate.away("-v", "--junitxml", "junit.xml")

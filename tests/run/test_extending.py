@@ -10,7 +10,7 @@ import pytest
 
 import pytest_cudaboot
 from pytest_cudaboot.rules.catalog import load_catalog
-from tests.run.gate import ROOT, Gate
+from tests.run.gate import PATH, Gate
 
 GUIDE = Path(pytest_cudaboot.__file__).parents[1] / "docs" / "extending.md"
 FILE = re.compile(r"^(`{3,})\w+ title=(\S+)\n(.*?)^\1$", re.MULTILINE | re.DOTALL)
@@ -24,7 +24,7 @@ def example(gate: Gate, monkeypatch: pytest.MonkeyPatch) -> Gate:
         path = gate.path / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text)
-    monkeypatch.setenv("PYTHONPATH", f"{ROOT}:{gate.path}")
+    monkeypatch.setenv("PYTHONPATH", f"{PATH}:{gate.path}")
     monkeypatch.syspath_prepend(gate.path)
     for name in [name for name in sys.modules if name.partition(".")[0] == "toy"]:
         monkeypatch.delitem(sys.modules, name)

@@ -62,6 +62,7 @@ def test_a_hang_costs_its_own_cell_whoever_holds_the_interpreter(hung: Gate) -> 
         assert facts["debugger"] == "gdb" or facts["debugger"].startswith("no stacks in C: ")
 
 
+@pytest.mark.usefixtures("two_workers")
 def test_a_collection_that_hangs_ends_the_run(gate: Gate) -> None:
     short(gate, "watchdog.COLLECTING = 3").suite(
         f"import os, time\nif os.environ.get('PYTEST_XDIST_WORKER') == 'gw0': time.sleep(300)\n{HELD}"

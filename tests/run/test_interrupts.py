@@ -82,7 +82,8 @@ def wait_for(condition: Callable[[], bool], told: Callable[[], str]) -> None:
 
 
 @pytest.fixture
-def busy(gate: Gate) -> Iterator[Busy]:
+def busy(gate: Gate, monkeypatch: pytest.MonkeyPatch) -> Iterator[Busy]:
+    monkeypatch.setenv("GATE_PROCESSORS", "2")
     found = Busy(gate)
     yield found
     found.end()
@@ -195,6 +196,7 @@ def test_a_collection_error_is_incomplete_with_workers_and_without(gate: Gate) -
         result.stdout.fnmatch_lines(["*Interrupted: 1 error during collection*"])
 
 
+@pytest.mark.usefixtures("two_workers")
 def test_an_internal_error_with_workers(gate: Gate) -> None:
     (gate.path / "conftest.py").write_text(
         "def pytest_collection_modifyitems(): raise RuntimeError('no good')"
