@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+from pathlib import Path
 
+import platformdirs
 import pytest
 
 # What a run imports late has to be here before the first one begins: pytester removes what came in meanwhile.
@@ -17,7 +19,7 @@ PINNED = ("CUDA_VISIBLE_DEVICES", "CUDABOOT_LANE", "CUDABOOT_RUN", "OPENBLAS_NUM
 
 
 @pytest.fixture
-def gate(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> Gate:
+def gate(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch, common: Path) -> Gate:
     """An empty folder, and an environment as a user's shell has it."""
     for name in [name for name in os.environ if name.startswith(("PYTEST_XDIST_", "PYTEST_ADDOPTS"))]:
         monkeypatch.delenv(name)
@@ -30,7 +32,17 @@ def gate(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> Gate:
     # Two runs of these tests on one machine have the same cards, and must not wait for each other.
     monkeypatch.setenv("CUDABOOT_LEASE_DIR", str(pytester.path / "leases"))
     monkeypatch.setenv("CUDABOOT_HISTORY", str(pytester.path / "history"))
+    monkeypatch.delenv("XDG_CACHE_HOME", raising=False)  # the cache folder is in pytester's home
+    share_builds(common)
     return Gate(pytester)
+
+
+def share_builds(common: Path) -> None:
+    """Have the shim built by the first run that needs it; of the cache folder all else is the test's own, as its home is."""
+    shared, own = common / "gate-builds", platformdirs.user_cache_path("cudaboot")
+    shared.mkdir(exist_ok=True)
+    own.mkdir(parents=True, exist_ok=True)
+    (own / "builds").symlink_to(shared)
 
 
 @pytest.fixture
