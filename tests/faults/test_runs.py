@@ -17,7 +17,8 @@ from tests.boxes.box import BoxGate
 from tests.faults import drive
 from tests.faults.drive import Case, Tried, commit
 
-SEEDS = (17, 24, 36, 58, 102)
+# Of those on small boxes the fewest that commit each kind between them; one has two cards.
+SEEDS = (38, 249, 90, 261)
 KINDS = {
     *("device:hang", "device:kill", "device:sticky", "device:exit", "device:abort", "device:crash"),
     *("worker:kill", "worker:memory-limit", "controller:kill", "controller:full-disk"),
