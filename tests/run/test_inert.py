@@ -9,7 +9,7 @@ import sys
 
 import pytest
 
-from tests.run.gate import Gate
+from tests.run.gate import ROOT, Gate
 
 HEAVY = ("pynvml", "cffi", "numpy", "rich", "elftools", "xdist.scheduler", "pytest_cudaboot.run.startup")
 WITNESS = """
@@ -43,6 +43,17 @@ def test_what_is_heavy_stays_outside(gate: Gate) -> None:
 
     assert "pytest_cudaboot.plugin" in modules
     assert modules.isdisjoint(HEAVY)
+
+
+def test_a_worker_imports_nothing_that_only_a_controller_needs() -> None:
+    """It would be paid for each card, and again for each worker that replaces one."""
+    code = "import sys; from pytest_cudaboot.run import joining, startup; print(*sys.modules)"
+    told = subprocess.check_output([sys.executable, "-c", code], env={"PYTHONPATH": str(ROOT)}, text=True)
+
+    assert "pytest_cudaboot.run.joining" in told.split()
+    assert not {"markdown_it", "numpy", "packaging.requirements", "pytest_cudaboot.run.controller"} & {
+        *told.split()
+    }
 
 
 def test_help_and_version_begin_no_run(gate: Gate) -> None:
