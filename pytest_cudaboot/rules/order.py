@@ -18,14 +18,16 @@ class Arrangement:
     """In which order jobs are laid out.
 
     :param lanes: of some of them, on which lanes; the others are laid out where they end first.
+    :param in_turn: whether each goes behind what was laid out before it on its lanes, though there be a gap.
     """
 
     order: tuple[int, ...]
     lanes: Mapping[int, tuple[str, ...]] = field(default_factory=dict)
+    in_turn: bool = False
 
     def lay_out(self, jobs: Sequence[Job], lanes: Sequence[Lane]) -> Timetable:
         """From the very begin, as if nothing had happened yet."""
-        return Timetable(jobs, lanes, range(len(jobs)), {}, kept=self.lanes).fill(self.order)
+        return Timetable(jobs, lanes, range(len(jobs)), {}, kept=self.lanes, in_turn=self.in_turn).fill(self.order)
 
 
 def bound(jobs: Sequence[Job], cards: int) -> float:

@@ -83,10 +83,11 @@ class _Row:
     `due` is when it has done what has been placed on it and what nobody else may do, if it is never idle.
     """
 
-    __slots__ = ("due", "gaps", "name")
+    __slots__ = ("due", "gaps", "in_turn", "name")
 
-    def __init__(self, lane: Lane, now: float) -> None:
+    def __init__(self, lane: Lane, now: float, *, in_turn: bool) -> None:
         self.name = lane.name
+        self.in_turn = in_turn
         self.due = max(lane.free, now)
         self.gaps: list[_Gap] = [(self.due, math.inf, lane.warm, None)]
 
@@ -114,7 +115,8 @@ class _Row:
         leaves = NOTHING if job.cards > 1 else warm if job.warm is None else job.warm
         left: list[_Gap] = [(begin, start, warm, then if job.warm is None else job.warm)]
         right: list[_Gap] = [(end, close, leaves, then)]
-        self.gaps[place : place + 1] = [gap for gap in left + right if gap[1] - gap[0] > _EPSILON]
+        between = [] if self.in_turn else left
+        self.gaps[place : place + 1] = [gap for gap in between + right if gap[1] - gap[0] > _EPSILON]
 
 
 def _end(gap: _Gap, job: Job, start: float) -> float | None:
@@ -139,6 +141,7 @@ class Timetable:
     :param until: when the jobs that are under way are expected to end.
     :param waiting: the jobs that have yet to be placed; whatever is neither here nor under way has ended.
     :param kept: the lanes that a job is to have, where they are still there.
+    :param in_turn: whether each job goes behind what was laid out before it on its lanes, though there be a gap.
     """
 
     def __init__(
@@ -150,6 +153,7 @@ class Timetable:
         *,
         now: float = 0.0,
         kept: Mapping[int, tuple[str, ...]] | None = None,
+        in_turn: bool = False,
     ) -> None:
         self._jobs = jobs
         self._now = now
@@ -159,7 +163,7 @@ class Timetable:
         self._rows: dict[str, list[_Row]] = {HOST: [], CARD: []}
         self._named: dict[str, _Row] = {}
         for lane in lanes:
-            row = self._named[lane.name] = _Row(lane, now)
+            row = self._named[lane.name] = _Row(lane, now, in_turn=in_turn)
             self._rows.setdefault(lane.serves, []).append(row)
             if lane.serves != HOST:
                 self._rows[CARD].append(row)

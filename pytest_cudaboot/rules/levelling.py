@@ -1,0 +1,190 @@
+"""A layout made more even: what keeps the last cards busy goes, bit by bit, to those that are done sooner. Pure.
+
+It is no way to find a layout, only to mend one that `search` has found: it looks at why a card is done last, and at
+what that card could give away, and tries what promises most. The same question has the same answer.
+"""
+
+from __future__ import annotations
+
+import math
+import random
+from collections import defaultdict
+from itertools import takewhile
+from typing import TYPE_CHECKING, NamedTuple
+
+from pytest_cudaboot.rules.order import Arrangement, followers
+from pytest_cudaboot.rules.sequence import Course, Order
+from pytest_cudaboot.rules.timetable import CARD, HOST, NOTHING, SWITCH, Job, Lane, Slot
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+SOONER = 0.4  # of the changes only have something begin sooner where it is
+NEAR = 2.0  # on average, how far from the last card and from the most promising change it is looked
+APART = 4.0  # the further from each other two jobs begin, the less does an exchange of them promise
+
+
+class _Change(NamedTuple):
+    """A job goes from one card to another.
+
+    :param promise: the seconds squared by which it would be more even, if all else went on as it was.
+    :param back: the job that comes in return.
+    :param before: the job before which it goes; where `back` was, or at any place, if not given.
+    """
+
+    promise: float
+    job: int
+    old: int
+    new: int
+    back: int | None = None
+    before: int | None = None
+
+
+def levelled(
+    jobs: Sequence[Job], lanes: Sequence[Lane], slots: Mapping[int, Slot], *, enough: float, steps: int
+) -> Arrangement:
+    """The most even arrangement that is found from a layout on.
+
+    :param enough: seconds; it is no use to be done sooner.
+    :param steps: so many changes are tried.
+    """
+    level = _Level(jobs, lanes, enough)
+    order = level.improved(level.order_of(slots), steps)
+    names = [lane.name for lane in lanes]
+    there = {index: tuple(names[lane] for lane in order.lanes[index]) for index in order.jobs}
+    return Arrangement(tuple(order.jobs), there, in_turn=True)
+
+
+class _Level:
+    def __init__(self, jobs: Sequence[Job], lanes: Sequence[Lane], enough: float) -> None:
+        self._jobs, self._lanes, self._enough = jobs, lanes, enough
+        self._cards = [number for number, lane in enumerate(lanes) if lane.serves != HOST]
+        self._leaves = [NOTHING if job.cards > 1 else job.warm for job in jobs]
+        self._after = followers(jobs)
+        self._dice = random.Random(0)  # noqa: S311 - nothing secret, and the same each time
+
+    def order_of(self, slots: Mapping[int, Slot]) -> Order:
+        number = {lane.name: place for place, lane in enumerate(self._lanes)}
+        lanes = {index: tuple(number[name] for name in slot.lanes) for index, slot in slots.items()}
+        return Order(sorted(slots, key=lambda index: (slots[index].start, slots[index].end)), lanes)
+
+    def improved(self, order: Order, steps: int) -> Order:
+        """Each change that makes nothing worse is kept."""
+        course = Course(self._jobs, self._lanes, order)
+        choices: dict[int, list[_Change]] = {}
+        for _ in range(steps):
+            late = sorted(self._late(course), key=lambda card: -course.done[card])
+            if not late:
+                break
+            card = late[self._near(len(late))]
+            if self._dice.random() < SOONER:
+                other = self._sooner(order, course.path(card))
+            else:
+                if card not in choices:
+                    choices[card] = sorted(self._changes(order, course, card), reverse=True)
+                other = self._changed(order, choices[card])
+            if other is None:
+                continue
+            then = Course(self._jobs, self._lanes, other)
+            gain = self._uneven(course) - self._uneven(then)
+            if gain > 0:
+                choices = {}
+            if gain >= 0:
+                order, course = other, then
+        return order
+
+    def _late(self, course: Course) -> Iterator[int]:
+        return (card for card in self._cards if course.done[card] > self._enough)
+
+    def _uneven(self, course: Course) -> float:
+        """The last card counts most, but what any other is late counts as well: it is in the way of the next change."""
+        return sum((course.done[card] - self._enough) ** 2 for card in self._late(course))
+
+    def _near(self, many: int) -> int:
+        return min(many - 1, int(self._dice.expovariate(1 / NEAR)))
+
+    def _range(self, order: Order, index: int) -> tuple[int, int]:
+        """The first and the last place that a job can have, behind what it needs and before what needs it."""
+        needs, waiting = self._jobs[index].after & order.place.keys(), self._after[index]
+        first = max((order.place[need] for need in needs), default=-1) + 1
+        final = min((order.place[other] for other in waiting if other in order.place), default=len(order.jobs))
+        return first, final - 1
+
+    def _may_be(self, order: Order, index: int, place: int) -> bool:
+        first, final = self._range(order, index)
+        return first <= place <= final
+
+    def _sooner(self, order: Order, path: Sequence[int]) -> Order | None:
+        """A job before another one that it waits for only since that has its lane, if what it needs allows it."""
+        at = self._dice.randrange(len(path))
+        index, lanes = path[at], set(order.lanes[path[at]])
+        block = [*takewhile(lambda other: not lanes.isdisjoint(order.lanes[other]), path[at + 1 :])]
+        if not block:
+            return None
+        other = self._dice.choice(block)
+        if self._may_be(order, index, order.place[other]):
+            return order.moved(index, order.place[other])
+        if self._may_be(order, other, order.place[index]):
+            return order.moved(other, order.place[index])
+        return None
+
+    def _changed(self, order: Order, choices: list[_Change]) -> Order | None:
+        """One of the most promising changes, which is not tried again."""
+        if not choices:
+            return None
+        _, index, old, new, back, before = choices.pop(self._near(len(choices)))
+        place, other = order.place, order.on(index, new, instead_of=old)
+        if back is not None:
+            other = other.on(back, old, instead_of=new)
+            fits = self._may_be(order, index, place[back]) and self._may_be(order, back, place[index])
+            return other.exchanged(index, back) if fits else other
+        if before is None:
+            return other.moved(index, self._dice.randint(*self._range(order, index)))
+        to = place[before] - (place[index] < place[before])
+        return other.moved(index, to) if self._may_be(order, index, to) else None
+
+    def _changes(self, order: Order, course: Course, card: int) -> Iterator[_Change]:
+        """All that would have a card done sooner."""
+        there: dict[int, list[int]] = defaultdict(list)
+        for index in order.jobs:
+            if self._jobs[index].lane == CARD:
+                for lane in order.lanes[index]:
+                    there[lane].append(index)
+        for index in course.path(card):
+            if index in course.switches:
+                yield from self._cleared(index, order.lanes[index][0], there)
+            if self._jobs[index].lane == CARD:
+                for old in order.lanes[index]:
+                    for new in self._cards:
+                        if new not in order.lanes[index] and course.done[new] < course.done[card]:
+                            yield from self._traded(index, old, new, there[new], order, course, card)
+
+    def _cleared(self, index: int, card: int, there: Mapping[int, Sequence[int]]) -> Iterator[_Change]:
+        """Something short from another card before what has to switch, so that it need not."""
+        for old, others in there.items():
+            for other in others:
+                clears = self._jobs[other].cards == 1 and self._leaves[other] == NOTHING
+                gain = SWITCH - self._jobs[other].seconds
+                if old != card and clears and gain > 0:
+                    yield _Change(gain * SWITCH, other, old, card, before=index)
+
+    def _traded(
+        self,
+        index: int,
+        old: int,
+        new: int,
+        others: Sequence[int],
+        order: Order,
+        course: Course,
+        card: int,
+    ) -> Iterator[_Change]:
+        """A job to a card that is done sooner, for nothing or for something shorter."""
+        room, seconds = course.done[card] - course.done[new], self._jobs[index].seconds
+        if seconds < room:
+            yield _Change(seconds * (room - seconds), index, old, new)
+        for other in others:
+            less = seconds - self._jobs[other].seconds
+            fits = 0 < less < room and self._leaves[other] == self._leaves[index]
+            if fits and old not in order.lanes[other]:
+                apart = abs(course.start[index] - course.start[other]) / self._enough
+                yield _Change(less * (room - less) * math.exp(-APART * apart), index, old, new, back=other)
