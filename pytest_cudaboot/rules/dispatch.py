@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 SLACK = 0.01  # seconds by which reality may differ from a plan that is kept
 DRIFT = 0.02  # of the time that is left, by which it may differ besides: a new plan takes a while, and gains little
-SURPRISE = 0.5  # of the time that something has already taken longer than expected, as much is yet to come
+SURPRISE = 1.0  # of the time by which something is late already, as much is yet to come
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -88,8 +88,10 @@ class Dispatcher:
         """What is left, laid out again: each job where it was planned, or wherever it ends first."""
         kept = {index: slot.lanes for index, slot in self._plan.items()}
         tables = [
-            Timetable(self._jobs, lanes, waiting, until, now=now, kept=there).fill(self._order)
-            for there in (kept, None)
+            Timetable(self._jobs, lanes, waiting, until, now=now, kept=there, in_turn=in_turn).fill(
+                self._order
+            )
+            for there, in_turn in ((kept, False), (None, False), (kept, True))
         ]
         under_way = {
             index: replace(self._plan[index], end=end) for index, end in until.items() if index in self._plan
@@ -100,4 +102,4 @@ class Dispatcher:
 def expected_end(started: float, seconds: float, now: float) -> float:
     """When something is expected to end, which may already have taken longer than expected."""
     due = started + seconds
-    return due if now < due else now + SURPRISE * (now - started) + SLACK
+    return due if now < due else now + SURPRISE * (now - due) + SLACK

@@ -13,7 +13,7 @@ from itertools import takewhile
 from typing import TYPE_CHECKING, NamedTuple
 
 from pytest_cudaboot.rules.order import Arrangement, followers
-from pytest_cudaboot.rules.sequence import Course, Order
+from pytest_cudaboot.rules.sequence import Course, Lineup
 from pytest_cudaboot.rules.timetable import CARD, HOST, NOTHING, SWITCH, Job, Lane, Slot
 
 if TYPE_CHECKING:
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 SOONER = 0.4  # of the changes only have something begin sooner where it is
 NEAR = 2.0  # on average, how far from the last card and from the most promising change it is looked
+FEW = 12  # cards that a job might go to are looked at
 APART = 4.0  # the further from each other two jobs begin, the less does an exchange of them promise
 
 
@@ -49,10 +50,10 @@ def levelled(
     :param steps: so many changes are tried.
     """
     level = _Level(jobs, lanes, enough)
-    order = level.improved(level.order_of(slots), steps)
+    lineup = level.improved(level.lineup_of(slots), steps)
     names = [lane.name for lane in lanes]
-    there = {index: tuple(names[lane] for lane in order.lanes[index]) for index in order.jobs}
-    return Arrangement(tuple(order.jobs), there, in_turn=True)
+    there = {index: tuple(names[lane] for lane in lineup.lanes[index]) for index in lineup.jobs}
+    return Arrangement(tuple(lineup.jobs), there, in_turn=True)
 
 
 class _Level:
@@ -63,14 +64,14 @@ class _Level:
         self._after = followers(jobs)
         self._dice = random.Random(0)  # noqa: S311 - nothing secret, and the same each time
 
-    def order_of(self, slots: Mapping[int, Slot]) -> Order:
+    def lineup_of(self, slots: Mapping[int, Slot]) -> Lineup:
         number = {lane.name: place for place, lane in enumerate(self._lanes)}
         lanes = {index: tuple(number[name] for name in slot.lanes) for index, slot in slots.items()}
-        return Order(sorted(slots, key=lambda index: (slots[index].start, slots[index].end)), lanes)
+        return Lineup(sorted(slots, key=lambda index: (slots[index].start, slots[index].end)), lanes)
 
-    def improved(self, order: Order, steps: int) -> Order:
+    def improved(self, lineup: Lineup, steps: int) -> Lineup:
         """Each change that makes nothing worse is kept."""
-        course = Course(self._jobs, self._lanes, order)
+        course = Course(self._jobs, self._lanes, lineup)
         choices: dict[int, list[_Change]] = {}
         for _ in range(steps):
             late = sorted(self._late(course), key=lambda card: -course.done[card])
@@ -78,11 +79,12 @@ class _Level:
                 break
             card = late[self._near(len(late))]
             if self._dice.random() < SOONER:
-                other = self._sooner(order, course.path(card))
+                other = self._sooner(lineup, course.path(card))
             else:
                 if card not in choices:
-                    choices[card] = sorted(self._changes(order, course, card), reverse=True)
-                other = self._changed(order, choices[card])
+                    changes = self._changes(lineup, course, card)
+                    choices[card] = sorted(changes, key=lambda change: -change.promise)
+                other = self._changed(lineup, choices[card])
             if other is None:
                 continue
             then = Course(self._jobs, self._lanes, other)
@@ -90,8 +92,8 @@ class _Level:
             if gain > 0:
                 choices = {}
             if gain >= 0:
-                order, course = other, then
-        return order
+                lineup, course = other, then
+        return lineup
 
     def _late(self, course: Course) -> Iterator[int]:
         return (card for card in self._cards if course.done[card] > self._enough)
@@ -103,61 +105,64 @@ class _Level:
     def _near(self, many: int) -> int:
         return min(many - 1, int(self._dice.expovariate(1 / NEAR)))
 
-    def _range(self, order: Order, index: int) -> tuple[int, int]:
+    def _range(self, lineup: Lineup, index: int) -> tuple[int, int]:
         """The first and the last place that a job can have, behind what it needs and before what needs it."""
-        needs, waiting = self._jobs[index].after & order.place.keys(), self._after[index]
-        first = max((order.place[need] for need in needs), default=-1) + 1
-        final = min((order.place[other] for other in waiting if other in order.place), default=len(order.jobs))
+        needs, waiting = self._jobs[index].after & lineup.place.keys(), self._after[index]
+        first = max((lineup.place[need] for need in needs), default=-1) + 1
+        final = min(
+            (lineup.place[other] for other in waiting if other in lineup.place), default=len(lineup.jobs)
+        )
         return first, final - 1
 
-    def _may_be(self, order: Order, index: int, place: int) -> bool:
-        first, final = self._range(order, index)
+    def _may_be(self, lineup: Lineup, index: int, place: int) -> bool:
+        first, final = self._range(lineup, index)
         return first <= place <= final
 
-    def _sooner(self, order: Order, path: Sequence[int]) -> Order | None:
+    def _sooner(self, lineup: Lineup, path: Sequence[int]) -> Lineup | None:
         """A job before another one that it waits for only since that has its lane, if what it needs allows it."""
         at = self._dice.randrange(len(path))
-        index, lanes = path[at], set(order.lanes[path[at]])
-        block = [*takewhile(lambda other: not lanes.isdisjoint(order.lanes[other]), path[at + 1 :])]
+        index, lanes = path[at], set(lineup.lanes[path[at]])
+        block = [*takewhile(lambda other: not lanes.isdisjoint(lineup.lanes[other]), path[at + 1 :])]
         if not block:
             return None
         other = self._dice.choice(block)
-        if self._may_be(order, index, order.place[other]):
-            return order.moved(index, order.place[other])
-        if self._may_be(order, other, order.place[index]):
-            return order.moved(other, order.place[index])
+        if self._may_be(lineup, index, lineup.place[other]):
+            return lineup.moved(index, lineup.place[other])
+        if self._may_be(lineup, other, lineup.place[index]):
+            return lineup.moved(other, lineup.place[index])
         return None
 
-    def _changed(self, order: Order, choices: list[_Change]) -> Order | None:
+    def _changed(self, lineup: Lineup, choices: list[_Change]) -> Lineup | None:
         """One of the most promising changes, which is not tried again."""
         if not choices:
             return None
         _, index, old, new, back, before = choices.pop(self._near(len(choices)))
-        place, other = order.place, order.on(index, new, instead_of=old)
+        place, other = lineup.place, lineup.on(index, new, instead_of=old)
         if back is not None:
             other = other.on(back, old, instead_of=new)
-            fits = self._may_be(order, index, place[back]) and self._may_be(order, back, place[index])
+            fits = self._may_be(lineup, index, place[back]) and self._may_be(lineup, back, place[index])
             return other.exchanged(index, back) if fits else other
         if before is None:
-            return other.moved(index, self._dice.randint(*self._range(order, index)))
+            return other.moved(index, self._dice.randint(*self._range(lineup, index)))
         to = place[before] - (place[index] < place[before])
-        return other.moved(index, to) if self._may_be(order, index, to) else None
+        return other.moved(index, to) if self._may_be(lineup, index, to) else None
 
-    def _changes(self, order: Order, course: Course, card: int) -> Iterator[_Change]:
+    def _changes(self, lineup: Lineup, course: Course, card: int) -> Iterator[_Change]:
         """All that would have a card done sooner."""
         there: dict[int, list[int]] = defaultdict(list)
-        for index in order.jobs:
+        for index in lineup.jobs:
             if self._jobs[index].lane == CARD:
-                for lane in order.lanes[index]:
+                for lane in lineup.lanes[index]:
                     there[lane].append(index)
+        sooner = [other for other in self._cards if course.done[other] < course.done[card]]
         for index in course.path(card):
             if index in course.switches:
-                yield from self._cleared(index, order.lanes[index][0], there)
+                yield from self._cleared(index, lineup.lanes[index][0], there)
             if self._jobs[index].lane == CARD:
-                for old in order.lanes[index]:
-                    for new in self._cards:
-                        if new not in order.lanes[index] and course.done[new] < course.done[card]:
-                            yield from self._traded(index, old, new, there[new], order, course, card)
+                for old in lineup.lanes[index]:
+                    for new in self._dice.sample(sooner, min(FEW, len(sooner))):
+                        if new not in lineup.lanes[index]:
+                            yield from self._traded(index, old, new, there[new], lineup, course, card)
 
     def _cleared(self, index: int, card: int, there: Mapping[int, Sequence[int]]) -> Iterator[_Change]:
         """Something short from another card before what has to switch, so that it need not."""
@@ -174,7 +179,7 @@ class _Level:
         old: int,
         new: int,
         others: Sequence[int],
-        order: Order,
+        lineup: Lineup,
         course: Course,
         card: int,
     ) -> Iterator[_Change]:
@@ -185,6 +190,6 @@ class _Level:
         for other in others:
             less = seconds - self._jobs[other].seconds
             fits = 0 < less < room and self._leaves[other] == self._leaves[index]
-            if fits and old not in order.lanes[other]:
+            if fits and old not in lineup.lanes[other]:
                 apart = abs(course.start[index] - course.start[other]) / self._enough
                 yield _Change(less * (room - less) * math.exp(-APART * apart), index, old, new, back=other)

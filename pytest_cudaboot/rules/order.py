@@ -27,7 +27,9 @@ class Arrangement:
 
     def lay_out(self, jobs: Sequence[Job], lanes: Sequence[Lane]) -> Timetable:
         """From the very begin, as if nothing had happened yet."""
-        return Timetable(jobs, lanes, range(len(jobs)), {}, kept=self.lanes, in_turn=self.in_turn).fill(self.order)
+        return Timetable(jobs, lanes, range(len(jobs)), {}, kept=self.lanes, in_turn=self.in_turn).fill(
+            self.order
+        )
 
 
 def bound(jobs: Sequence[Job], cards: int) -> float:

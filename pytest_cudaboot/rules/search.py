@@ -8,22 +8,23 @@ import random
 from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
+from pytest_cudaboot.rules.levelling import levelled
 from pytest_cudaboot.rules.order import Arrangement, bound, candidates, followers
 from pytest_cudaboot.rules.timetable import HOST, Job, Lane, Timetable
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-EFFORT = 100_000  # jobs laid out at most, about two seconds
+EFFORT = 60_000  # jobs laid out at most, about a second
 EFFORT_A_SECOND = 2_500  # of what the run is expected to last: a short one is not worth a long search
+LEVELLED = 20  # jobs that may follow one another in a lineup, instead of one that is laid out
 FEW = 32  # lanes; on more of them it takes longer to find a place for a job
 STARTS = 4  # of the usual orders are tried for a while each: which is the best to improve, only trying tells
 WORTH = 1.003  # of what is possible; nobody notices what a better order could still gain
 LATE = 0.8  # a job that ends in the last fifth may be why there is one
 LATER = 0.8  # of the times only what ends when most cards are done is looked at
 EARLIER = 0.7  # of the jobs that move go from there to an earlier place, the others from anywhere to anywhere
-CLIMB = 50  # steps a job before it begins anew elsewhere, which only the few jobs of a short run come to
-BOLD = 0.3  # of a job's seconds by which a step may be worse then: what is better may be behind it
+CLIMB = 50  # steps a job are enough: of a few jobs there are few orders
 PINNED = 0.2  # of the steps say on which lanes a job is to be, instead of when it is laid out
 LAST = 0.6  # of the steps are alone, the others part of a larger one
 
@@ -53,16 +54,12 @@ def arrange(jobs: Sequence[Job], lanes: Sequence[Lane], effort: int | None = Non
     search = _Search(jobs, lanes)
     starts = sorted(map(search.found, candidates(jobs, search.cards)), key=lambda found: found.promise)
     if effort is None:
-        effort = min(EFFORT, int(EFFORT_A_SECOND * starts[0].table.end)) * FEW // (FEW + len(lanes))
-    left = min(effort // max(1, len(jobs)), CLIMB * len(jobs) ** 3)  # of a few jobs there are few orders
-    best = search.tried(starts, left // 2)
-    left -= left // 2
-    a_climb = len(jobs) * CLIMB
-    best = search.climb(best, min(left, a_climb))
-    for begun in range(a_climb, left, max(1, a_climb)):
-        other = search.climb(search.shuffled(best), min(left - begun, a_climb), bold=BOLD)
-        best = min(best, other, key=lambda found: found.score)
-    return best.arrangement
+        effort = min(EFFORT, int(EFFORT_A_SECOND * starts[0].table.end))
+    left = min(effort * FEW // (FEW + len(lanes)) // max(1, len(jobs)), CLIMB * len(jobs) ** 2)
+    best, *others = search.tried(starts, left // 2)
+    best = search.climb(best, left // 2)
+    steps = min(LEVELLED * effort // max(1, len(jobs)), CLIMB * len(jobs))
+    return search.levelled([best, *others], steps).arrangement
 
 
 class _Search:
@@ -70,7 +67,6 @@ class _Search:
         self._jobs = jobs
         self._lanes = lanes
         self._dice = random.Random(0)  # noqa: S311 - nothing secret, and the same each time
-        self._mean = sum(job.seconds for job in jobs) / max(1, len(jobs))
         self.cards = sum(lane.serves != HOST for lane in lanes)
         self._enough = bound(jobs, self.cards) * WORTH
         after = followers(jobs)
@@ -79,15 +75,29 @@ class _Search:
     def found(self, arrangement: Arrangement) -> _Found:
         return _Found(arrangement.lay_out(self._jobs, self._lanes), arrangement)
 
-    def tried(self, starts: Sequence[_Found], steps: int) -> _Found:
-        """The best that comes of some arrangements, the first of which promise most."""
+    def tried(self, starts: Sequence[_Found], steps: int) -> list[_Found]:
+        """What comes of some arrangements, the first of which promise most; the best is the first again."""
         found = list(starts)
         for start in starts[: steps // 4]:
             if min(found, key=lambda other: other.score).table.end > self._enough:
                 found.append(self._turned(start))
         found.sort(key=lambda other: other.promise)
         left = (steps - 2 * (len(found) - len(starts))) // STARTS
-        return min((self.climb(start, left) for start in found[:STARTS]), key=lambda other: other.score)
+        return sorted((self.climb(start, left) for start in found[:STARTS]), key=lambda other: other.score)
+
+    def levelled(self, starts: Sequence[_Found], steps: int) -> _Found:
+        """The best, or what becomes better than that by being made more even: how uneven it was tells little of it."""
+        best = starts[0]
+        for start in starts:
+            best = self._better(best, start, steps // len(starts) // 2)
+        return self._better(best, best, steps // 2)
+
+    def _better(self, best: _Found, start: _Found, steps: int) -> _Found:
+        if best.table.end <= self._enough:
+            return best
+        slots = start.table.slots
+        other = self.found(levelled(self._jobs, self._lanes, slots, enough=self._enough, steps=steps))
+        return min(best, other, key=lambda found: found.score)
 
     def _turned(self, found: _Found) -> _Found:
         """What last ends first in a run that goes backwards, and that run forwards again: a jolt that often helps."""
@@ -97,25 +107,17 @@ class _Search:
         ends = {index: slot.end for index, slot in back.slots.items()}
         return self.found(Arrangement(tuple(sorted(ends, key=lambda index: -ends[index]))))
 
-    def climb(self, begin: _Found, steps: int, *, bold: float = 0.0) -> _Found:
-        """The best that is found from there on by small changes, of which none promises less.
-
-        :param bold: by how much of a job's seconds it may promise less at first.
-        """
+    def climb(self, begin: _Found, steps: int) -> _Found:
+        """The best that is found from there on by small changes, of which none promises less."""
         here = best = begin
-        for step in range(steps):
+        for _ in range(steps):
             if best.table.end <= self._enough:
                 break
             other = self.found(self._varied(here))
-            slack = bold * self._mean * (1 - step / steps) * self._dice.random()
-            if other.promise - slack <= here.promise:
+            if other.promise <= here.promise:
                 here = other
             best = min(best, here, key=lambda found: found.score)
         return best
-
-    def shuffled(self, found: _Found) -> _Found:
-        order = found.arrangement.order
-        return self.found(Arrangement(tuple(self._dice.sample(order, len(order)))))
 
     def _varied(self, found: _Found) -> Arrangement:
         """A job or a few elsewhere in the order, or on other lanes; every other one that moves ends late, and goes earlier."""

@@ -17,7 +17,7 @@ NOBODY = -1  # no job
 Places = tuple[int, ...]  # of lanes, by their number
 
 
-class Order:
+class Lineup:
     """In which order jobs begin, and on which lanes. It is never changed; what is moved makes another.
 
     :param jobs: in this order, each behind all that it needs.
@@ -30,26 +30,26 @@ class Order:
         self.jobs, self.lanes = jobs, lanes
         self.place = {index: place for place, index in enumerate(jobs)}
 
-    def moved(self, index: int, place: int) -> Order:
+    def moved(self, index: int, place: int) -> Lineup:
         """A job at another place; those between the two make room."""
         jobs = list(self.jobs)
         jobs.insert(place, jobs.pop(self.place[index]))
-        return Order(jobs, self.lanes)
+        return Lineup(jobs, self.lanes)
 
-    def exchanged(self, one: int, other: int) -> Order:
+    def exchanged(self, one: int, other: int) -> Lineup:
         """Two jobs, each at the place of the other one."""
         jobs = list(self.jobs)
         jobs[self.place[one]], jobs[self.place[other]] = other, one
-        return Order(jobs, self.lanes)
+        return Lineup(jobs, self.lanes)
 
-    def on(self, index: int, new: int, *, instead_of: int) -> Order:
+    def on(self, index: int, new: int, *, instead_of: int) -> Lineup:
         """A job on another lane."""
         lanes = tuple(new if lane == instead_of else lane for lane in self.lanes[index])
-        return Order(self.jobs, {**self.lanes, index: lanes})
+        return Lineup(self.jobs, {**self.lanes, index: lanes})
 
 
 class Course:
-    """What comes of an order.
+    """What comes of a lineup.
 
     `done` and `last` say for each lane when it is done, and with which job; `start` when each job begins, `cause` which
     other job it waits for longest; `switches` are the jobs that another lowerer had to make room for.
@@ -57,7 +57,7 @@ class Course:
 
     __slots__ = ("_end", "_jobs", "_warm", "cause", "done", "last", "start", "switches")
 
-    def __init__(self, jobs: Sequence[Job], lanes: Sequence[Lane], order: Order) -> None:
+    def __init__(self, jobs: Sequence[Job], lanes: Sequence[Lane], lineup: Lineup) -> None:
         self._jobs = jobs
         self._warm = [lane.warm for lane in lanes]
         self._end = [0.0] * len(jobs)
@@ -66,8 +66,8 @@ class Course:
         self.start = [0.0] * len(jobs)
         self.cause = [NOBODY] * len(jobs)
         self.switches: set[int] = set()
-        for index in order.jobs:
-            self._follow(index, order.lanes[index])
+        for index in lineup.jobs:
+            self._follow(jobs[index], index, lineup.lanes[index])
 
     def path(self, lane: int) -> list[int]:
         """Why a lane is done no sooner: its last job, what that waited for, and so on."""
@@ -77,20 +77,20 @@ class Course:
             index = self.cause[index]
         return found
 
-    def _follow(self, index: int, lanes: Places) -> None:
-        job, begin, cause = self._jobs[index], 0.0, NOBODY
+    def _follow(self, job: Job, index: int, lanes: Places) -> None:
+        ends, done, begin, cause = self._end, self.done, 0.0, NOBODY
         for need in job.after:
-            if self._end[need] > begin:
-                begin, cause = self._end[need], need
+            if ends[need] > begin:
+                begin, cause = ends[need], need
         for lane in lanes:
-            if self.done[lane] >= begin:
-                begin, cause = self.done[lane], self.last[lane]
+            if done[lane] >= begin:
+                begin, cause = done[lane], self.last[lane]
         end = begin + job.seconds
         if job.warm is not None or job.cards > 1:
             end += self._switch(index, job, lanes)
         for lane in lanes:
-            self.done[lane], self.last[lane] = end, index
-        self.start[index], self._end[index], self.cause[index] = begin, end, cause
+            done[lane], self.last[lane] = end, index
+        self.start[index], ends[index], self.cause[index] = begin, end, cause
 
     def _switch(self, index: int, job: Job, lanes: Places) -> float:
         """The seconds that it costs to have something else warm; a gang clears its cards."""

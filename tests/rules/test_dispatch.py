@@ -9,7 +9,6 @@ import pytest
 from benchmarks.instances import hard, lanes_of, small
 from benchmarks.optimum import shortest
 from benchmarks.virtual_clock import play
-from pytest_cudaboot.rules import search
 from pytest_cudaboot.rules.dispatch import Dispatcher, Move, expected_end
 from pytest_cudaboot.rules.order import bound, ranks
 from pytest_cudaboot.rules.search import arrange
@@ -91,8 +90,8 @@ def test_what_was_blocked_leaves_no_hole_in_the_plan() -> None:
 
 @pytest.mark.parametrize(
     ("now", "end"),
-    [(2.0, 5.0), (4.9, 5.0), (20.0, 30.0)],
-    ids=["on time", "nearly", "what takes longer takes longer still"],
+    [(2.0, 5.0), (4.9, 5.0), (5.1, 5.2), (20.0, 35.0)],
+    ids=["on time", "nearly", "a little late", "what takes longer takes longer still"],
 )
 def test_when_something_ends(now: float, end: float) -> None:
     assert expected_end(0.0, 5.0, now) == pytest.approx(end, abs=0.02)
@@ -182,16 +181,6 @@ def test_a_small_run_is_as_short_as_any(seed: int) -> None:
     jobs, lanes = small(seed)
 
     assert play(jobs, lanes).makespan == shortest(jobs, lanes)
-
-
-def test_a_search_that_is_stuck_begins_anew_elsewhere(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of this instance no order is found from the usual ones that is as good as what a fresh start leads to."""
-    jobs, lanes = small(30)
-    best = shortest(jobs, lanes)
-    assert arrange(jobs, lanes).lay_out(jobs, lanes).end == best
-
-    monkeypatch.setattr(search, "CLIMB", 10**6)
-    assert arrange(jobs, lanes).lay_out(jobs, lanes).end > best
 
 
 def test_what_ends_early_lets_what_is_next_begin() -> None:

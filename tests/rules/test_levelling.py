@@ -1,0 +1,111 @@
+"""A layout that is made more even: what it gives away, for what, and what must stay as it is."""
+
+from __future__ import annotations
+
+import pytest
+
+from benchmarks.instances import grown, lanes_of
+from pytest_cudaboot.rules.levelling import levelled
+from pytest_cudaboot.rules.order import Arrangement, bound, candidates
+from pytest_cudaboot.rules.sequence import Course, Lineup
+from pytest_cudaboot.rules.timetable import CARD, HOST, SWITCH, Job, Lane, Slot, Timetable
+
+TWO = [Lane(name="A", serves="A"), Lane(name="B", serves="B")]
+
+
+def card(seconds: float, *after: int, cards: int = 1, lane: str = CARD, warm: str | None = None) -> Job:
+    return Job(lane=lane, cards=cards, seconds=seconds, warm=warm, after=frozenset(after))
+
+
+def level(jobs: list[Job], on: str, lanes: list[Lane] = TWO) -> Timetable:
+    """What comes of jobs that are one after another on one card each, `AAB`, after a hundred steps at most."""
+    slots = (
+        Timetable(jobs, lanes, range(len(jobs)), {}, kept=dict(enumerate(map(tuple, on))))
+        .fill(range(len(jobs)))
+        .slots
+    )
+    return levelled(jobs, lanes, slots, enough=bound(jobs, len(lanes)), steps=100).lay_out(jobs, lanes)
+
+
+def test_a_job_goes_to_the_card_that_is_done_sooner() -> None:
+    assert level([card(4), card(4), card(4), card(4)], "AAAB").end == 8.0
+
+
+def test_two_jobs_change_places_where_one_alone_would_be_too_long() -> None:
+    """6 + 5 here and 4 + 3 there: only 6 for 4 makes both end at 9."""
+    assert level([card(6), card(5), card(4), card(3)], "AABB").end == 9.0
+
+
+def test_a_job_that_others_wait_for_goes_ahead_of_one_that_nobody_waits_for() -> None:
+    assert level([card(5, lane="A"), card(3, lane="A"), card(5, 1, lane="B")], "AAB").end == 8.0
+
+
+def test_a_job_that_is_in_the_way_goes_behind_one_that_can_not_go_ahead_of_it() -> None:
+    """The chain's first link is on the host, so it comes after what is on A from the begin; but that can wait."""
+    lanes = [*TWO, Lane(name="h", serves=HOST)]
+    jobs = [card(9, lane="A"), card(1, lane=HOST), card(6, 1, lane="A"), card(6, 2, lane="B")]
+
+    assert level(jobs, "AhAB", lanes).end == 16.0
+
+
+def test_something_short_that_clears_a_card_comes_between_two_lowerers() -> None:
+    jobs = [
+        card(6, lane="A", warm="xla"),
+        card(6, lane="A", warm="iree"),
+        card(12, lane="B"),
+        card(0.5, warm=""),
+    ]
+
+    assert level(jobs, "AABB").end == 12.5 < 12 + SWITCH
+
+
+def test_what_is_bound_to_a_card_stays_there_and_needs_come_first() -> None:
+    jobs = grown(4, 0)
+    lanes = lanes_of(4)
+    slots = candidates(jobs, 4)[0].lay_out(jobs, lanes).slots
+    table = levelled(jobs, lanes, slots, enough=bound(jobs, 4), steps=300).lay_out(jobs, lanes)
+
+    assert table.slots.keys() == set(range(len(jobs)))
+    for index, job in enumerate(jobs):
+        slot = table.slots[index]
+        assert job.lane == CARD or job.lane == slot.lanes[0] or slot.lanes[0].startswith(job.lane)
+        assert all(table.slots[need].end <= slot.start + 1e-9 for need in job.after)
+        assert len(set(slot.lanes)) == job.cards
+
+
+def test_nothing_is_touched_where_it_is_good_enough() -> None:
+    jobs = [card(4), card(2)]
+    slots = {0: Slot(start=0, end=4, lanes=("A",)), 1: Slot(start=4, end=6, lanes=("A",))}
+
+    arranged = levelled(jobs, TWO, slots, enough=6.0, steps=100)
+
+    assert arranged == Arrangement((0, 1), {0: ("A",), 1: ("A",)}, in_turn=True)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_lineup_is_as_long_as_what_is_laid_out_of_it(seed: int) -> None:
+    """Gangs, chains and switches: the quick way and the timetable are of one mind on when each job begins."""
+    jobs, lanes = grown(8, seed), lanes_of(8)
+    slots = candidates(jobs, 8)[0].lay_out(jobs, lanes).slots
+    arranged = levelled(jobs, lanes, slots, enough=bound(jobs, 8), steps=50)
+    numbers = {lane.name: number for number, lane in enumerate(lanes)}
+    lineup = Lineup(
+        arranged.order,
+        {index: tuple(numbers[name] for name in there) for index, there in arranged.lanes.items()},
+    )
+
+    course, table = Course(jobs, lanes, lineup), arranged.lay_out(jobs, lanes)
+
+    assert course.start == pytest.approx([table.slots[index].start for index in range(len(jobs))])
+    assert course.switches
+
+
+def test_a_gap_is_left_alone_where_jobs_are_laid_out_in_turn() -> None:
+    jobs = [card(5, lane="B"), card(2, 0, lane="A"), card(3, lane="A")]
+
+    starts = {
+        in_turn: Timetable(jobs, TWO, range(3), {}, in_turn=in_turn).fill(range(3)).slots[2].start
+        for in_turn in (False, True)
+    }
+
+    assert starts == {False: 0.0, True: 7.0}
