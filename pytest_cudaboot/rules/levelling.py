@@ -13,7 +13,7 @@ from itertools import takewhile
 from typing import TYPE_CHECKING, NamedTuple
 
 from pytest_cudaboot.rules.order import Arrangement, followers
-from pytest_cudaboot.rules.sequence import Course, Lineup
+from pytest_cudaboot.rules.sequence import NOBODY, Course, Lineup
 from pytest_cudaboot.rules.timetable import CARD, HOST, NOTHING, SWITCH, Job, Lane, Slot
 
 if TYPE_CHECKING:
@@ -96,7 +96,8 @@ class _Level:
         return lineup
 
     def _late(self, course: Course) -> Iterator[int]:
-        return (card for card in self._cards if course.done[card] > self._enough)
+        done, last = course.done, course.last
+        return (card for card in self._cards if done[card] > self._enough and last[card] != NOBODY)
 
     def _uneven(self, course: Course) -> float:
         """The last card counts most, but what any other is late counts as well: it is in the way of the next change."""
@@ -148,7 +149,7 @@ class _Level:
         return other.moved(index, to) if self._may_be(lineup, index, to) else None
 
     def _changes(self, lineup: Lineup, course: Course, card: int) -> Iterator[_Change]:
-        """All that would have a card done sooner."""
+        """What may have a card done sooner."""
         there: dict[int, list[int]] = defaultdict(list)
         for index in lineup.jobs:
             if self._jobs[index].lane == CARD:
@@ -158,11 +159,12 @@ class _Level:
         for index in course.path(card):
             if index in course.switches:
                 yield from self._cleared(index, lineup.lanes[index][0], there)
-            if self._jobs[index].lane == CARD:
-                for old in lineup.lanes[index]:
-                    for new in self._dice.sample(sooner, min(FEW, len(sooner))):
-                        if new not in lineup.lanes[index]:
-                            yield from self._traded(index, old, new, there[new], lineup, course, card)
+            for old in lineup.lanes[index] if self._jobs[index].lane == CARD else ():
+                for new in self._dice.sample(sooner, min(FEW, len(sooner))):
+                    room = course.done[card] - course.done[new]
+                    if new not in lineup.lanes[index]:
+                        others = [other for other in there[new] if old not in lineup.lanes[other]]
+                        yield from self._traded(_Change(0.0, index, old, new), room, others, course)
 
     def _cleared(self, index: int, card: int, there: Mapping[int, Sequence[int]]) -> Iterator[_Change]:
         """Something short from another card before what has to switch, so that it need not."""
@@ -174,22 +176,15 @@ class _Level:
                     yield _Change(gain * SWITCH, other, old, card, before=index)
 
     def _traded(
-        self,
-        index: int,
-        old: int,
-        new: int,
-        others: Sequence[int],
-        lineup: Lineup,
-        course: Course,
-        card: int,
+        self, change: _Change, room: float, others: Sequence[int], course: Course
     ) -> Iterator[_Change]:
-        """A job to a card that is done sooner, for nothing or for something shorter."""
-        room, seconds = course.done[card] - course.done[new], self._jobs[index].seconds
+        """A job to a card that is done that much sooner, for nothing or for something shorter."""
+        index = change.job
+        seconds = self._jobs[index].seconds
         if seconds < room:
-            yield _Change(seconds * (room - seconds), index, old, new)
+            yield change._replace(promise=seconds * (room - seconds))
         for other in others:
             less = seconds - self._jobs[other].seconds
-            fits = 0 < less < room and self._leaves[other] == self._leaves[index]
-            if fits and old not in lineup.lanes[other]:
+            if 0 < less < room and self._leaves[other] == self._leaves[index]:
                 apart = abs(course.start[index] - course.start[other]) / self._enough
-                yield _Change(less * (room - less) * math.exp(-APART * apart), index, old, new, back=other)
+                yield change._replace(promise=less * (room - less) * math.exp(-APART * apart), back=other)

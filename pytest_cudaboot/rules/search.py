@@ -59,7 +59,7 @@ def arrange(jobs: Sequence[Job], lanes: Sequence[Lane], effort: int | None = Non
     best, *others = search.tried(starts, left // 2)
     best = search.climb(best, left // 2)
     steps = min(LEVELLED * effort // max(1, len(jobs)), CLIMB * len(jobs))
-    return search.levelled([best, *others], steps).arrangement
+    return search.mended([best, *others], steps).arrangement
 
 
 class _Search:
@@ -85,7 +85,7 @@ class _Search:
         left = (steps - 2 * (len(found) - len(starts))) // STARTS
         return sorted((self.climb(start, left) for start in found[:STARTS]), key=lambda other: other.score)
 
-    def levelled(self, starts: Sequence[_Found], steps: int) -> _Found:
+    def mended(self, starts: Sequence[_Found], steps: int) -> _Found:
         """The best, or what becomes better than that by being made more even: how uneven it was tells little of it."""
         best = starts[0]
         for start in starts:

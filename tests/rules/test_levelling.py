@@ -41,11 +41,17 @@ def test_a_job_that_others_wait_for_goes_ahead_of_one_that_nobody_waits_for() ->
 
 
 def test_a_job_that_is_in_the_way_goes_behind_one_that_can_not_go_ahead_of_it() -> None:
-    """The chain's first link is on the host, so it comes after what is on A from the begin; but that can wait."""
+    """The chain's first link begins on the host after what is on A from the begin; but that can wait."""
     lanes = [*TWO, Lane(name="h", serves=HOST)]
-    jobs = [card(9, lane="A"), card(1, lane=HOST), card(6, 1, lane="A"), card(6, 2, lane="B")]
+    jobs = [
+        card(9, lane="A"),
+        card(2, lane=HOST),
+        card(1, 1, lane=HOST),
+        card(6, 2, lane="A"),
+        card(6, 3, lane="B"),
+    ]
 
-    assert level(jobs, "AhAB", lanes).end == 16.0
+    assert level(jobs, "AhhAB", lanes).end == 18.0
 
 
 def test_something_short_that_clears_a_card_comes_between_two_lowerers() -> None:
@@ -82,6 +88,12 @@ def test_nothing_is_touched_where_it_is_good_enough() -> None:
     assert arranged == Arrangement((0, 1), {0: ("A",), 1: ("A",)}, in_turn=True)
 
 
+def test_a_card_that_comes_late_and_has_nothing_to_do_is_not_waited_for() -> None:
+    lanes = [TWO[0], Lane(name="B", serves="B", free=50.0)]
+
+    assert level([card(4), card(4)], "AA", lanes).end == 8.0
+
+
 @pytest.mark.parametrize("seed", range(3))
 def test_a_lineup_is_as_long_as_what_is_laid_out_of_it(seed: int) -> None:
     """Gangs, chains and switches: the quick way and the timetable are of one mind on when each job begins."""
@@ -98,6 +110,14 @@ def test_a_lineup_is_as_long_as_what_is_laid_out_of_it(seed: int) -> None:
 
     assert course.start == pytest.approx([table.slots[index].start for index in range(len(jobs))])
     assert course.switches
+
+
+def test_a_gang_clears_its_cards_of_its_own_lowerer_too() -> None:
+    jobs = [card(5, cards=2, warm="xla"), card(5, lane="A", warm="iree")]
+
+    course = Course(jobs, TWO, Lineup((0, 1), {0: (0, 1), 1: (0,)}))
+
+    assert course.done == [10.0, 5.0]
 
 
 def test_a_gap_is_left_alone_where_jobs_are_laid_out_in_turn() -> None:
