@@ -24,7 +24,8 @@ WORTH = 1.003  # of what is possible; nobody notices what a better order could s
 LATE = 0.8  # a job that ends in the last fifth may be why there is one
 LATER = 0.8  # of the times only what ends when most cards are done is looked at
 EARLIER = 0.7  # of the jobs that move go from there to an earlier place, the others from anywhere to anywhere
-CLIMB = 50  # steps a job are enough: of a few jobs there are few orders
+CLIMB = 50  # steps a job before it begins anew elsewhere, which only the few jobs of a short run come to
+BOLD = 0.3  # of a job's seconds by which a step may be worse then: what is better may be behind it
 PINNED = 0.2  # of the steps say on which lanes a job is to be, instead of when it is laid out
 LAST = 0.6  # of the steps are alone, the others part of a larger one
 
@@ -55,9 +56,10 @@ def arrange(jobs: Sequence[Job], lanes: Sequence[Lane], effort: int | None = Non
     starts = sorted(map(search.found, candidates(jobs, search.cards)), key=lambda found: found.promise)
     if effort is None:
         effort = min(EFFORT, int(EFFORT_A_SECOND * starts[0].table.end))
-    left = min(effort * FEW // (FEW + len(lanes)) // max(1, len(jobs)), CLIMB * len(jobs) ** 2)
+    left = effort * FEW // (FEW + len(lanes)) // max(1, len(jobs))
+    left = min(left, CLIMB * len(jobs) ** 3)  # of a few jobs there are few orders
     best, *others = search.tried(starts, left // 2)
-    best = search.climb(best, left // 2)
+    best = search.climbed(best, left - left // 2)
     steps = min(LEVELLED * effort // max(1, len(jobs)), CLIMB * len(jobs))
     return search.mended([best, *others], steps).arrangement
 
@@ -67,6 +69,7 @@ class _Search:
         self._jobs = jobs
         self._lanes = lanes
         self._dice = random.Random(0)  # noqa: S311 - nothing secret, and the same each time
+        self._mean = sum(job.seconds for job in jobs) / max(1, len(jobs))
         self.cards = sum(lane.serves != HOST for lane in lanes)
         self._enough = bound(jobs, self.cards) * WORTH
         after = followers(jobs)
@@ -107,17 +110,34 @@ class _Search:
         ends = {index: slot.end for index, slot in back.slots.items()}
         return self.found(Arrangement(tuple(sorted(ends, key=lambda index: -ends[index]))))
 
-    def climb(self, begin: _Found, steps: int) -> _Found:
-        """The best that is found from there on by small changes, of which none promises less."""
+    def climbed(self, begin: _Found, steps: int) -> _Found:
+        """The best that is found from there on, or from anywhere else, if there is time for more than one climb."""
+        a_climb = CLIMB * len(self._jobs)
+        best = self.climb(begin, min(steps, a_climb))
+        for begun in range(a_climb, steps, max(1, a_climb)):
+            other = self.climb(self._shuffled(best), min(steps - begun, a_climb), bold=BOLD)
+            best = min(best, other, key=lambda found: found.score)
+        return best
+
+    def climb(self, begin: _Found, steps: int, *, bold: float = 0.0) -> _Found:
+        """The best that is found from there on by small changes, of which none promises less.
+
+        :param bold: by how much of a job's seconds it may promise less at first.
+        """
         here = best = begin
-        for _ in range(steps):
+        for step in range(steps):
             if best.table.end <= self._enough:
                 break
             other = self.found(self._varied(here))
-            if other.promise <= here.promise:
+            slack = bold * self._mean * (1 - step / steps) * self._dice.random()
+            if other.promise - slack <= here.promise:
                 here = other
             best = min(best, here, key=lambda found: found.score)
         return best
+
+    def _shuffled(self, found: _Found) -> _Found:
+        order = found.arrangement.order
+        return self.found(Arrangement(tuple(self._dice.sample(order, len(order)))))
 
     def _varied(self, found: _Found) -> Arrangement:
         """A job or a few elsewhere in the order, or on other lanes; every other one that moves ends late, and goes earlier."""

@@ -9,6 +9,7 @@ import pytest
 from benchmarks.instances import hard, lanes_of, small
 from benchmarks.optimum import shortest
 from benchmarks.virtual_clock import play
+from pytest_cudaboot.rules import search
 from pytest_cudaboot.rules.dispatch import Dispatcher, Move, expected_end
 from pytest_cudaboot.rules.order import bound, ranks
 from pytest_cudaboot.rules.search import arrange
@@ -181,6 +182,16 @@ def test_a_small_run_is_as_short_as_any(seed: int) -> None:
     jobs, lanes = small(seed)
 
     assert play(jobs, lanes).makespan == shortest(jobs, lanes)
+
+
+def test_a_search_that_is_stuck_begins_anew_elsewhere(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of this instance no order is found from the usual ones that is as good as what a fresh start leads to."""
+    jobs, lanes = small(155)
+    best = shortest(jobs, lanes)
+    assert arrange(jobs, lanes).lay_out(jobs, lanes).end == best
+
+    monkeypatch.setattr(search, "CLIMB", 10**6)
+    assert arrange(jobs, lanes).lay_out(jobs, lanes).end > best
 
 
 def test_what_ends_early_lets_what_is_next_begin() -> None:
