@@ -198,12 +198,15 @@ class Training:
 def training(
     run: Runner, checkout: Path, pjrt_plugin: Path, tmp_path: Path, evidence: Evidence
 ) -> Callable[..., AbstractContextManager[Training]]:
-    """A context manager in which a trainer is at work, on this worker's device, for as long as the block lasts."""
+    """A context manager in which a trainer is at work, on this worker's device, for as long as the block lasts.
+
+    Of several at once each has a log of its own.
+    """
 
     @contextmanager
-    def at_work(env: dict[str, str | None] | None = None) -> Iterator[Training]:
+    def at_work(env: dict[str, str | None] | None = None, log: str = "trainer") -> Iterator[Training]:
         variables: dict[str, str | None] = {"PJRT_PLUGIN": str(pjrt_plugin), **(env or {})}
-        output = tmp_path / "trainer.log"
+        output = tmp_path / f"{log}.log"
         argv = ["./trainer", "linear", "data", "--steps", ENDLESS]
         with run.background(argv, output, cwd=checkout, env=variables) as trainer:
             running = Training(trainer.pid, output)
@@ -226,15 +229,6 @@ def mapped_while_training(
             return sorted(mapped.path for mapped in shared_objects(running.pid))
 
     return look
-
-
-@pytest.fixture
-def meeting(request: pytest.FixtureRequest) -> Path:
-    """A folder in which the workers of one run can see each other."""
-    plan = request.config.stash[WORKER].plan
-    folder = Path(plan.workdir) / "meeting"
-    folder.mkdir(exist_ok=True)
-    return folder
 
 
 @pytest.fixture

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import json
 import re
-import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -21,7 +19,7 @@ from pytest_cudaboot.run.fixtures import Runner
 from pytest_cudaboot.run.worker import WORKER
 
 from .clients import touched
-from .conftest import MARGIN, WITHOUT_AUTOTUNING, Trained, Training
+from .conftest import WITHOUT_AUTOTUNING, Trained, Training
 from .cuda import CudaView
 
 CONTEXT = 100 << 20  # bytes: what a process on a card takes at least
@@ -58,6 +56,11 @@ class Footprint:
         return nvml.grown_since({uuid: self.before.get(uuid) for uuid in uuids})
 
 
+def pinned_to(card: Gpu, **variables: str) -> dict[str, str]:
+    """The environment of a process that is to have this card alone."""
+    return {"CUDA_VISIBLE_DEVICES": card.uuid, **variables}
+
+
 @pytest.fixture
 def at_work(
     gpu: Gpu, run: Runner, training: Callable[..., AbstractContextManager[Training]], evidence: Evidence
@@ -77,67 +80,48 @@ def at_work(
     return trainer
 
 
-@contextmanager
-def present(meeting: Path, gpu: Gpu) -> Iterator[None]:
-    """Show the workers of the other cards that this one is at work, for as long as it is."""
-    mark = meeting / f"at-work-{gpu.uuid}"
-    mark.touch()
-    try:
-        yield
-    finally:
-        mark.unlink()
-
-
-def all_met(meeting: Path, gpus: Sequence[Gpu], evidence: Evidence) -> bool:
-    """Whether all cards were at work at one time; it waits for them as long as the budget lasts.
-
-    The first that sees it leaves a note, since those that it saw may look only after it has gone.
-    """
-    note = meeting / "all-at-work"
-    while not note.exists() and evidence.left > MARGIN:
-        if all((meeting / f"at-work-{card.uuid}").exists() for card in gpus):
-            note.touch()
-        time.sleep(0.05)
-    return note.exists()
-
-
 # > each pinned by `CUDA_VISIBLE_DEVICES`, best to a UUID
 @pytest.mark.spec("multi.one-per-card")
-def test_every_card_trains_at_the_same_time_and_on_itself_only(
-    gpu: Gpu,
+def test_cards_train_at_the_same_time_and_each_process_on_its_own_only(
     gpus: tuple[Gpu, ...],
-    at_work: Callable[[], AbstractContextManager[Footprint]],
-    meeting: Path,
+    run: Runner,
+    training: Callable[..., AbstractContextManager[Training]],
     evidence: Evidence,
 ) -> None:
-    with at_work() as footprint, present(meeting, gpu):
-        together = all_met(meeting, gpus, evidence)
+    run(["true"])  # the warm device process leaves the card before its memory is looked at
+    before = nvml.memory_of(card.uuid for card in nvml.look().gpus)
+    with ExitStack() as stack:
+        trainers = {card.uuid: stack.enter_context(training(pinned_to(card), log=card.uuid)) for card in gpus}
+        headers = {uuid: trainer.header() for uuid, trainer in trainers.items()}
+        prints = {uuid: Footprint(trainer.pid, before) for uuid, trainer in trainers.items()}
+        used = {uuid: footprint.cards() for uuid, footprint in prints.items()}
+        grown = prints[gpus[0].uuid].growth(trainers)
 
-        used, grown = footprint.cards(), footprint.growth([gpu.uuid])[gpu.uuid]
-        evidence.measure(together=together, memory_on=used or "unobservable", grown_bytes=grown)
-        assert used is None or set(used) == {gpu.uuid}
-        assert used is not None or grown is None or grown > CONTEXT
-    if not together:
-        pytest.skip(f"the {len(gpus)} cards were not training at the same time")
+    for header in headers.values():
+        evidence.ran_on(header["platform"], [header["device"]])
+    evidence.measure(memory_on=used, grown_bytes=grown)
+    assert {uuid: header["device"] for uuid, header in headers.items()} == {uuid: uuid for uuid in trainers}
+    assert all(on is None or set(on) == {uuid} for uuid, on in used.items())
+    assert all(bytes_ is None or bytes_ > CONTEXT for bytes_ in grown.values())
 
 
 @pytest.mark.spec("multi.one-per-card")
 def test_all_cards_learn_the_same(
-    gpu: Gpu, gpus: tuple[Gpu, ...], train: Callable[..., Trained], meeting: Path, evidence: Evidence
+    gpus: tuple[Gpu, ...], train: Callable[..., Trained], evidence: Evidence
 ) -> None:
-    trained = train("linear", "--steps", "20", env={"XLA_FLAGS": WITHOUT_AUTOTUNING})
-    leave(meeting / f"losses-{gpu.uuid}", json.dumps(trained.losses))
-
-    # Whoever comes later compares with all that were there before, so that each pair of cards is compared once.
-    twins = [card for card in gpus if card.uuid != gpu.uuid and card.name == gpu.name]
-    there = {card.uuid: meeting / f"losses-{card.uuid}" for card in twins}
-    others = {
-        uuid: json.loads(path.read_text(encoding="utf-8")) for uuid, path in there.items() if path.is_file()
+    """Those of one kind; nothing is said of how two kinds of cards round."""
+    trained = {
+        card: train("linear", "--steps", "20", env=pinned_to(card, XLA_FLAGS=WITHOUT_AUTOTUNING))
+        for card in gpus
     }
-    evidence.measure(**{f"loss_on_{gpu.uuid[:12]}": trained.losses[-1]})
-    evidence.note(compared_with=sorted(others))
-    assert trained.header["device"] == gpu.uuid
-    assert {uuid: losses for uuid, losses in others.items() if losses != trained.losses} == {}
+
+    evidence.measure(**{f"loss_on_{card.uuid[:12]}": made.losses[-1] for card, made in trained.items()})
+    assert {card.uuid: made.header["device"] for card, made in trained.items()} == {
+        card.uuid: card.uuid for card in gpus
+    }
+    for name in {card.name for card in gpus}:
+        losses = {tuple(made.losses) for card, made in trained.items() if card.name == name}
+        assert len(losses) == 1, f"cards of one kind, {name}, trained apart: {sorted(losses)}"
 
 
 # > Leave none unpinned
@@ -227,10 +211,3 @@ def test_another_run_would_be_refused(gpu: Gpu, leases: Path, evidence: Evidence
 
     with pytest.raises(LeaseError, match=rf"{gpu.uuid} is leased by pid \d+"):
         acquire([gpu.uuid], folder=leases, wait=0.0)
-
-
-def leave(path: Path, text: str) -> None:
-    """Write a file that another worker sees whole or not at all."""
-    draft = path.with_suffix(".draft")
-    draft.write_text(text, encoding="utf-8")
-    draft.replace(path)

@@ -188,6 +188,20 @@ def test_cards_train_as_one_does(
     hold_to_one_device(on_cards, path, graph, len(gpus), evidence)
 
 
+@pytest.mark.spec("multi.dp-four")
+@pytest.mark.parametrize("name", NETS)
+def test_four_cards_train_as_one_does(
+    on_cards: Replicas,
+    step_for: Callable[[str, int], Path],
+    gpus: tuple[Gpu, ...],
+    project: Project,
+    name: str,
+    evidence: Evidence,
+) -> None:
+    path, graph = step_for(name, len(gpus)), load_net(project, name).step
+    hold_to_one_device(on_cards, path, graph, len(gpus), evidence)
+
+
 @pytest.mark.spec("multi.dp-cpu")
 @pytest.mark.parametrize("count", ON_CPU)
 def test_cpu_devices_share_a_batch(on_cpu: Callable[[int], Replicas], count: int, evidence: Evidence) -> None:
@@ -210,6 +224,19 @@ def test_cards_share_a_batch(on_cards: Replicas, gpus: tuple[Gpu, ...], evidence
 
 @pytest.mark.spec("multi.dp", role="canary")
 def test_mistakes_on_cards_are_told_apart(
+    on_cards: Replicas, gpus: tuple[Gpu, ...], evidence: Evidence
+) -> None:
+    hold_mistakes_apart(on_cards, len(gpus), evidence)
+    hold_guards(on_cards, len(gpus))
+
+
+@pytest.mark.spec("multi.dp-four")
+def test_four_cards_share_a_batch(on_cards: Replicas, gpus: tuple[Gpu, ...], evidence: Evidence) -> None:
+    hold_to_the_known_answer(on_cards, len(gpus), evidence)
+
+
+@pytest.mark.spec("multi.dp-four", role="canary")
+def test_mistakes_on_four_cards_are_told_apart(
     on_cards: Replicas, gpus: tuple[Gpu, ...], evidence: Evidence
 ) -> None:
     hold_mistakes_apart(on_cards, len(gpus), evidence)
