@@ -40,7 +40,8 @@ class Dispatcher:
     def __init__(self, jobs: Sequence[Job], lanes: Sequence[Lane]) -> None:
         self._jobs = jobs
         arranged = arrange(jobs, lanes)
-        self._order = arranged.order
+        # What no lane can take by now has no place in the arrangement, but one may come that can.
+        self._order = tuple(dict.fromkeys((*arranged.order, *range(len(jobs)))))
         self._plan = arranged.lay_out(jobs, lanes).slots
         self._there = {lane.name for lane in lanes}
 
@@ -85,7 +86,7 @@ class Dispatcher:
     def _anew(
         self, lanes: Sequence[Lane], waiting: Collection[int], until: Mapping[int, float], now: float
     ) -> dict[int, Slot]:
-        """What is left, laid out again: each job where it was planned, or wherever it ends first."""
+        """What is left, laid out again: each job where it was planned, filling gaps or in turn, or wherever it ends first."""
         kept = {index: slot.lanes for index, slot in self._plan.items()}
         tables = [
             Timetable(self._jobs, lanes, waiting, until, now=now, kept=there, in_turn=in_turn).fill(

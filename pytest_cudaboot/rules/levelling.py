@@ -21,7 +21,9 @@ if TYPE_CHECKING:
 
 SOONER = 0.4  # of the changes only have something begin sooner where it is
 NEAR = 2.0  # on average, how far from the last card and from the most promising change it is looked
-FEW = 12  # cards that a job might go to are looked at
+FEW = (
+    12  # of the jobs that could leave a card, of the cards they could go to, of the jobs there, are looked at
+)
 APART = 4.0  # the further from each other two jobs begin, the less does an exchange of them promise
 
 
@@ -70,7 +72,7 @@ class _Level:
         return Lineup(sorted(slots, key=lambda index: (slots[index].start, slots[index].end)), lanes)
 
     def improved(self, lineup: Lineup, steps: int) -> Lineup:
-        """Each change that makes nothing worse is kept."""
+        """Each change that makes nothing worse is kept; what else was thought of is kept until one makes it better."""
         course = Course(self._jobs, self._lanes, lineup)
         choices: dict[int, list[_Change]] = {}
         for _ in range(steps):
@@ -138,6 +140,10 @@ class _Level:
         if not choices:
             return None
         _, index, old, new, back, before = choices.pop(self._near(len(choices)))
+        # It was thought of for an earlier lineup: by now its jobs may be elsewhere.
+        for moved, leaves, comes in ((index, old, new), *(() if back is None else ((back, new, old),))):
+            if leaves not in lineup.lanes[moved] or comes in lineup.lanes[moved]:
+                return None
         place, other = lineup.place, lineup.on(index, new, instead_of=old)
         if back is not None:
             other = other.on(back, old, instead_of=new)
@@ -156,23 +162,26 @@ class _Level:
                 for lane in lineup.lanes[index]:
                     there[lane].append(index)
         sooner = [other for other in self._cards if course.done[other] < course.done[card]]
-        for index in course.path(card):
+        for index in self._some(course.path(card)):
             if index in course.switches:
                 yield from self._cleared(index, lineup.lanes[index][0], there)
             for old in lineup.lanes[index] if self._jobs[index].lane == CARD else ():
-                for new in self._dice.sample(sooner, min(FEW, len(sooner))):
+                for new in self._some(sooner):
                     room = course.done[card] - course.done[new]
                     if new not in lineup.lanes[index]:
-                        others = [other for other in there[new] if old not in lineup.lanes[other]]
+                        others = [other for other in self._some(there[new]) if old not in lineup.lanes[other]]
                         yield from self._traded(_Change(0.0, index, old, new), room, others, course)
+
+    def _some(self, of: Sequence[int]) -> Sequence[int]:
+        """Few enough of them that to think of changes takes no longer than to try them."""
+        return self._dice.sample(of, FEW) if len(of) > FEW else of
 
     def _cleared(self, index: int, card: int, there: Mapping[int, Sequence[int]]) -> Iterator[_Change]:
         """Something short from another card before what has to switch, so that it need not."""
         for old, others in there.items():
-            for other in others:
-                clears = self._jobs[other].cards == 1 and self._leaves[other] == NOTHING
+            for other in others if old != card else ():
                 gain = SWITCH - self._jobs[other].seconds
-                if old != card and clears and gain > 0:
+                if gain > 0 and self._leaves[other] == NOTHING and self._jobs[other].cards == 1:
                     yield _Change(gain * SWITCH, other, old, card, before=index)
 
     def _traded(

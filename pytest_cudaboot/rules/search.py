@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 EFFORT = 60_000  # jobs laid out at most, about a second
 EFFORT_A_SECOND = 2_500  # of what the run is expected to last: a short one is not worth a long search
-LEVELLED = 20  # jobs that may follow one another in a lineup, instead of one that is laid out
+LEVELLED = 16  # jobs that may follow one another in a lineup, instead of one that is laid out
 FEW = 32  # lanes; on more of them it takes longer to find a place for a job
 STARTS = 4  # of the usual orders are tried for a while each: which is the best to improve, only trying tells
 WORTH = 1.003  # of what is possible; nobody notices what a better order could still gain
@@ -50,7 +50,7 @@ class _Found(NamedTuple):
 def arrange(jobs: Sequence[Job], lanes: Sequence[Lane], effort: int | None = None) -> Arrangement:
     """The best arrangement that is found: the best of some that are usually good, improved by chance.
 
-    :param effort: how many jobs may be laid out meanwhile.
+    :param effort: how many jobs may be laid out meanwhile, if there are few lanes; what is made more even is besides.
     """
     search = _Search(jobs, lanes)
     starts = sorted(map(search.found, candidates(jobs, search.cards)), key=lambda found: found.promise)

@@ -1,5 +1,5 @@
-"""Jobs laid out on lanes: one after another, each as early as what was laid out before it allows. Pure, and guesswork:
-durations are what is expected. What is sent when is `dispatch`'s business.
+"""Jobs laid out on lanes: one after another, each as early as what was laid out before it allows, in a gap if need be or
+in turn. Pure, and guesswork: durations are what is expected. What is sent when is `dispatch`'s business.
 """
 
 from __future__ import annotations

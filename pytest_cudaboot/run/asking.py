@@ -1,4 +1,4 @@
-"""Questions between panel and scheduler: which tests are run again, and which of them wait for cards."""
+"""Questions between panel and sender: which tests are run again, and which of them wait for cards."""
 
 from __future__ import annotations
 

@@ -27,7 +27,7 @@ class Plan:
     :param cuda_plugin: path of the installed CUDA plugin, whatever the platform, or null.
     :param iree: what there is of the second lowerer.
     :param offers: what other packages add.
-    :param build_line: the one that builds the XLA shim, or null; a worker reads no document to learn it.
+    :param build_line: the one that builds the XLA shim, or null; no worker reads the document for its fixture.
     :param catalog: path of the catalogue, or null for a user's own tests.
     :param cells: the planned cells, in document order.
     :param partial: why tests may be missing that were never collected, or null: then the whole suite was asked for.

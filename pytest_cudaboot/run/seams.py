@@ -53,7 +53,7 @@ class Panel(Protocol):
 
 
 class Board(Protocol):
-    """What the scheduler asks about items; indices are positions in the collection."""
+    """What the sender asks about items; indices are positions in the collection."""
 
     @property
     def panel(self) -> Panel:

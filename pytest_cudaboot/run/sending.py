@@ -86,7 +86,6 @@ class Sender:
         elif token <= AGAIN:
             for lane, why in self._asking.answered(token).items():
                 self._places.set_aside(lane, why)
-                self.dispatch()
         else:
             self._closed(token)
         self.dispatch()

@@ -80,6 +80,16 @@ def test_a_worker_that_comes_back_is_used_at_once() -> None:
     assert dispatcher.moves(back, waiting=[1], until={0: 5.0}, now=1.0) == [Move(job=1, lanes=("B",))]
 
 
+def test_what_no_lane_could_take_at_first_is_sent_when_one_comes() -> None:
+    jobs = hard(3, 3)
+    dispatcher = Dispatcher(jobs, lanes_of(3, hosts=0))
+    hosts = {index for index, job in enumerate(jobs) if job.lane == HOST and not job.after}
+
+    moves = dispatcher.moves(lanes_of(3, hosts=len(hosts)), waiting=range(len(jobs)), until={}, now=0.0)
+
+    assert hosts <= {move.job for move in moves}
+
+
 def test_what_was_blocked_leaves_no_hole_in_the_plan() -> None:
     jobs = [card(5, lane="A"), card(5, lane="A")]
     dispatcher = Dispatcher(jobs, TWO)

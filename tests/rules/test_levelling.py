@@ -7,6 +7,7 @@ import pytest
 from benchmarks.instances import grown, lanes_of
 from pytest_cudaboot.rules.levelling import levelled
 from pytest_cudaboot.rules.order import Arrangement, bound, candidates
+from pytest_cudaboot.rules.search import arrange
 from pytest_cudaboot.rules.sequence import Course, Lineup
 from pytest_cudaboot.rules.timetable import CARD, HOST, SWITCH, Job, Lane, Slot, Timetable
 
@@ -77,6 +78,22 @@ def test_what_is_bound_to_a_card_stays_there_and_needs_come_first() -> None:
         assert job.lane == CARD or job.lane == slot.lanes[0] or slot.lanes[0].startswith(job.lane)
         assert all(table.slots[need].end <= slot.start + 1e-9 for need in job.after)
         assert len(set(slot.lanes)) == job.cards
+
+
+def test_a_gang_never_has_one_card_twice() -> None:
+    """A change that gains nothing may move one of its cards to where another, thought of before, moves the other one."""
+    jobs = [
+        card(2, warm="xla"),
+        card(8, cards=2, warm="iree"),
+        card(4, cards=2),
+        card(1, cards=2, warm="xla"),
+    ]
+    lanes = [*TWO, Lane(name="C", serves="C")]
+
+    arranged = arrange(jobs, lanes, 3_000)
+
+    assert all(len(set(there)) == jobs[index].cards for index, there in arranged.lanes.items())
+    assert arranged.lay_out(jobs, lanes).end >= bound(jobs, 3)
 
 
 def test_nothing_is_touched_where_it_is_good_enough() -> None:

@@ -11,7 +11,16 @@ import pytest
 
 from tests.run.gate import ROOT, Gate
 
-HEAVY = ("pynvml", "cffi", "numpy", "rich", "elftools", "xdist.scheduler", "pytest_cudaboot.run.startup")
+RUN = ("startup", "deciding", "joining", "controller", "worker", "assemble")
+HEAVY = (
+    "pynvml",
+    "cffi",
+    "numpy",
+    "rich",
+    "elftools",
+    "xdist.scheduler",
+    *(f"pytest_cudaboot.run.{name}" for name in RUN),
+)
 WITNESS = """
 import json, sys
 def pytest_unconfigure():
