@@ -162,10 +162,11 @@ class _Level:
                 for lane in lineup.lanes[index]:
                     there[lane].append(index)
         sooner = [other for other in self._cards if course.done[other] < course.done[card]]
-        for index in self._some(course.path(card)):
-            if index in course.switches:
-                yield from self._cleared(index, lineup.lanes[index][0], there)
-            for old in lineup.lanes[index] if self._jobs[index].lane == CARD else ():
+        path = course.path(card)
+        for index in course.switches.intersection(path):
+            yield from self._cleared(index, lineup.lanes[index][0], there)
+        for index in self._some([index for index in path if self._jobs[index].lane == CARD]):
+            for old in lineup.lanes[index]:
                 for new in self._some(sooner):
                     room = course.done[card] - course.done[new]
                     if new not in lineup.lanes[index]:
