@@ -159,6 +159,23 @@ def hold_to_one_device(replicas: Replicas, path: Path, graph: Graph, count: int,
     )
 
 
+@pytest.fixture
+def train_on_cards(
+    on_cards: Replicas,
+    step_for: Callable[[str, int], Path],
+    gpus: tuple[Gpu, ...],
+    project: Project,
+    evidence: Evidence,
+) -> Callable[[str], None]:
+    """A function that trains a net on all the cards that this test was given, and holds that to one device."""
+
+    def hold(name: str) -> None:
+        path, graph = step_for(name, len(gpus)), load_net(project, name).step
+        hold_to_one_device(on_cards, path, graph, len(gpus), evidence)
+
+    return hold
+
+
 @pytest.mark.spec("multi.dp-cpu")
 @pytest.mark.parametrize("count", [2, 4])
 @pytest.mark.parametrize("name", NETS)
@@ -176,30 +193,14 @@ def test_cpu_devices_train_as_one_does(
 
 @pytest.mark.spec("multi.dp")
 @pytest.mark.parametrize("name", NETS)
-def test_cards_train_as_one_does(
-    on_cards: Replicas,
-    step_for: Callable[[str, int], Path],
-    gpus: tuple[Gpu, ...],
-    project: Project,
-    name: str,
-    evidence: Evidence,
-) -> None:
-    path, graph = step_for(name, len(gpus)), load_net(project, name).step
-    hold_to_one_device(on_cards, path, graph, len(gpus), evidence)
+def test_cards_train_as_one_does(train_on_cards: Callable[[str], None], name: str) -> None:
+    train_on_cards(name)
 
 
 @pytest.mark.spec("multi.dp-four")
 @pytest.mark.parametrize("name", NETS)
-def test_four_cards_train_as_one_does(
-    on_cards: Replicas,
-    step_for: Callable[[str, int], Path],
-    gpus: tuple[Gpu, ...],
-    project: Project,
-    name: str,
-    evidence: Evidence,
-) -> None:
-    path, graph = step_for(name, len(gpus)), load_net(project, name).step
-    hold_to_one_device(on_cards, path, graph, len(gpus), evidence)
+def test_four_cards_train_as_one_does(train_on_cards: Callable[[str], None], name: str) -> None:
+    train_on_cards(name)
 
 
 @pytest.mark.spec("multi.dp-cpu")

@@ -13,13 +13,8 @@ from pytest_cudaboot.rules import search
 from pytest_cudaboot.rules.dispatch import Dispatcher, Move, expected_end
 from pytest_cudaboot.rules.order import bound, ranks
 from pytest_cudaboot.rules.search import arrange
-from pytest_cudaboot.rules.timetable import CARD, HOST, Job, Lane, Timetable
-
-TWO = [Lane(name="A", serves="A"), Lane(name="B", serves="B")]
-
-
-def card(seconds: float, *after: int, cards: int = 1, lane: str = CARD, warm: str | None = None) -> Job:
-    return Job(lane=lane, cards=cards, seconds=seconds, warm=warm, after=frozenset(after))
+from pytest_cudaboot.rules.timetable import HOST, Job, Lane, Timetable
+from tests.rules.jobs import TWO, card
 
 
 def first_moves(jobs: list[Job], lanes: list[Lane] = TWO) -> list[Move]:

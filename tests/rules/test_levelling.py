@@ -10,12 +10,7 @@ from pytest_cudaboot.rules.order import Arrangement, bound, candidates
 from pytest_cudaboot.rules.search import arrange
 from pytest_cudaboot.rules.sequence import Course, Lineup
 from pytest_cudaboot.rules.timetable import CARD, HOST, SWITCH, Job, Lane, Slot, Timetable
-
-TWO = [Lane(name="A", serves="A"), Lane(name="B", serves="B")]
-
-
-def card(seconds: float, *after: int, cards: int = 1, lane: str = CARD, warm: str | None = None) -> Job:
-    return Job(lane=lane, cards=cards, seconds=seconds, warm=warm, after=frozenset(after))
+from tests.rules.jobs import TWO, card
 
 
 def level(jobs: list[Job], on: str, lanes: list[Lane] = TWO) -> Timetable:
