@@ -21,9 +21,7 @@ if TYPE_CHECKING:
 
 SOONER = 0.4  # of the changes only have something begin sooner where it is
 NEAR = 2.0  # on average, how far from the last card and from the most promising change it is looked
-FEW = (
-    12  # of the jobs that could leave a card, of the cards they could go to, of the jobs there, are looked at
-)
+FEW = 12  # jobs that could leave a card, cards that they could go to, and jobs there: no more are looked at
 APART = 4.0  # the further from each other two jobs begin, the less does an exchange of them promise
 
 
