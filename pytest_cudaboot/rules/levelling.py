@@ -60,7 +60,6 @@ class _Level:
     def __init__(self, jobs: Sequence[Job], lanes: Sequence[Lane], enough: float) -> None:
         self._jobs, self._lanes, self._enough = jobs, lanes, enough
         self._cards = [number for number, lane in enumerate(lanes) if lane.serves != HOST]
-        self._leaves = [NOTHING if job.cards > 1 else job.warm for job in jobs]
         self._after = followers(jobs)
         self._dice = random.Random(0)  # noqa: S311 - nothing secret, and the same each time
 
@@ -180,7 +179,7 @@ class _Level:
         for old, others in there.items():
             for other in others if old != card else ():
                 gain = SWITCH - self._jobs[other].seconds
-                if gain > 0 and self._leaves[other] == NOTHING and self._jobs[other].cards == 1:
+                if gain > 0 and self._jobs[other].leaves == NOTHING and self._jobs[other].cards == 1:
                     yield _Change(gain * SWITCH, other, old, card, before=index)
 
     def _traded(
@@ -193,6 +192,6 @@ class _Level:
             yield change._replace(promise=seconds * (room - seconds))
         for other in others:
             less = seconds - self._jobs[other].seconds
-            if 0 < less < room and self._leaves[other] == self._leaves[index]:
+            if 0 < less < room and self._jobs[other].leaves == self._jobs[index].leaves:
                 apart = abs(course.start[index] - course.start[other]) / self._enough
                 yield change._replace(promise=less * (room - less) * math.exp(-APART * apart), back=other)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pytest_cudaboot.rules.timetable import NOTHING, SWITCH, Job, Lane
+from pytest_cudaboot.rules.timetable import SWITCH, Job, Lane
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -22,13 +22,16 @@ class Lineup:
 
     :param jobs: in this order, each behind all that it needs.
     :param lanes: of each job.
+    :param place: that of each job, if it is known.
     """
 
     __slots__ = ("jobs", "lanes", "place")
 
-    def __init__(self, jobs: Sequence[int], lanes: Mapping[int, Places]) -> None:
+    def __init__(
+        self, jobs: Sequence[int], lanes: Mapping[int, Places], place: Mapping[int, int] | None = None
+    ) -> None:
         self.jobs, self.lanes = jobs, lanes
-        self.place = {index: place for place, index in enumerate(jobs)}
+        self.place = place or {index: place for place, index in enumerate(jobs)}
 
     def moved(self, index: int, place: int) -> Lineup:
         """A job at another place; those between the two make room."""
@@ -45,7 +48,7 @@ class Lineup:
     def on(self, index: int, new: int, *, instead_of: int) -> Lineup:
         """A job on another lane."""
         lanes = tuple(new if lane == instead_of else lane for lane in self.lanes[index])
-        return Lineup(self.jobs, {**self.lanes, index: lanes})
+        return Lineup(self.jobs, {**self.lanes, index: lanes}, self.place)
 
 
 class Course:
@@ -86,15 +89,15 @@ class Course:
             if done[lane] >= begin:
                 begin, cause = done[lane], self.last[lane]
         end = begin + job.seconds
-        if job.warm is not None or job.cards > 1:
-            end += self._switch(index, job, lanes)
+        leaves = job.leaves
+        if leaves is not None:
+            end += self._switch(index, leaves, lanes)
         for lane in lanes:
             done[lane], self.last[lane] = end, index
         self.start[index], ends[index], self.cause[index] = begin, end, cause
 
-    def _switch(self, index: int, job: Job, lanes: Places) -> float:
-        """The seconds that it costs to have something else warm; a gang clears its cards."""
-        leaves = NOTHING if job.cards > 1 else job.warm
+    def _switch(self, index: int, leaves: str, lanes: Places) -> float:
+        """The seconds that it costs to have something else warm."""
         there = self._warm[lanes[0]]
         for lane in lanes:
             self._warm[lane] = leaves

@@ -43,6 +43,11 @@ class Job:
         """Card-seconds that it takes."""
         return 0.0 if self.lane == HOST else self.cards * self.seconds
 
+    @property
+    def leaves(self) -> str | None:
+        """What is warm on its cards when it has ended, or null where that is what was there: a gang clears them."""
+        return NOTHING if self.cards > 1 else self.warm
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Lane:
@@ -112,7 +117,7 @@ class _Row:
     def take(self, start: float, end: float, job: Job) -> None:
         place = next(n for n, gap in enumerate(self.gaps) if end <= gap[1] + _EPSILON)
         begin, close, warm, then = self.gaps[place]
-        leaves = NOTHING if job.cards > 1 else warm if job.warm is None else job.warm
+        leaves = warm if job.leaves is None else job.leaves
         left: list[_Gap] = [(begin, start, warm, then if job.warm is None else job.warm)]
         right: list[_Gap] = [(end, close, leaves, then)]
         between = [] if self.in_turn else left
@@ -125,7 +130,7 @@ def _end(gap: _Gap, job: Job, start: float) -> float | None:
     A gang clears its cards, so that neither it nor what comes next has anything to switch from.
     """
     _, close, warm, then = gap
-    own = job.warm if job.cards == 1 else NOTHING
+    own = job.leaves
     end = start + job.seconds
     if own:
         if warm and warm != own:
